@@ -1,0 +1,63 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+COVERAGE_MIN ?= 0
+WORKERS ?= auto
+UP ?=
+BENCH ?=
+PYTEST ?=
+
+.PHONY: help up down test check dist bench clean
+
+help:
+	@echo "make up      start Tarantool, an object store and the host (UP=--quick: at once, with an emulated store)"
+	@echo "make down    stop them; data is kept"
+	@echo "make test    static checks, then all tests on real servers (PYTEST='-k name' for some)"
+	@echo "make check   the static checks alone"
+	@echo "make dist    a wheel in dist/"
+	@echo "make bench   measure, into bench/results/"
+	@echo "make clean   remove what can be made again; keeps .venv and .mts"
+
+up: $(VENV)/.runtime
+	@$(BIN)/mts up $(UP)
+
+down: $(VENV)/.runtime
+	@$(BIN)/mts down
+
+test: $(VENV)/.dev
+	@COVERAGE_MIN=$(COVERAGE_MIN) WORKERS=$(WORKERS) $(BIN)/python -m scripts.test $(PYTEST)
+
+check: $(VENV)/.dev
+	@$(BIN)/python -m scripts.check
+
+dist: $(VENV)/.runtime
+	@rm -rf dist
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+bench: $(VENV)/.dev
+	@$(BIN)/python -m bench $(BENCH)
+
+clean:
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; make PYTHON=/path/to/python3 names another" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python has no venv module: run 'sudo apt-get install python3-venv'" >&2; exit 1; }
+	@echo "making the virtualenv in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(BIN)/python
+	@echo "installing what MiniToolStream needs into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/runtime.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	@echo "installing what its tests need into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,1 @@
+"""How fast the stream is, as ratios to raw PUTs of the same object store in the same run."""

@@ -1,0 +1,3 @@
+module minitoolstream/bench/loadgen
+
+go 1.22

@@ -1,0 +1,43 @@
+"""The bucket says that an object was created: commit it. Takes every form in which the event comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from minitoolstream.api.app import App, run
+from minitoolstream.bootstrap import current_core
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.object_event import Delivery, read_event
+from minitoolstream.services.commit_uploads import commit_created
+from minitoolstream.services.core import Core
+
+app = App("on-object-created")
+
+
+async def handle_event(core: Core, event: Any, _request_id: str) -> dict[str, Any]:
+    """Commit all records of an event. From SQS, only the messages that failed come again."""
+    deliveries = read_event(event)
+    if any(delivery.message_id is not None for delivery in deliveries):
+        outcomes = await asyncio.gather(*(_succeeds(core, delivery) for delivery in deliveries))
+        failed = [delivery.message_id for delivery, ok in zip(deliveries, outcomes, strict=True) if not ok]
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+    records = [record for delivery in deliveries for record in delivery.records]
+    receipts = await asyncio.gather(*(commit_created(core, record) for record in records))
+    return {"committed": sum(1 for receipt in receipts if receipt is not None and receipt.sequence is not None)}
+
+
+async def _succeeds(core: Core, delivery: Delivery) -> bool:
+    try:
+        await asyncio.gather(*(commit_created(core, record) for record in delivery.records))
+    except MtsError as error:
+        return not error.retryable
+    return True
+
+
+@app.lambda_function(name="on_object_created")
+def on_object_created(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    async def handled() -> dict[str, Any]:
+        return await handle_event(await current_core(), event, str(getattr(context, "aws_request_id", "-")))
+
+    return run(handled())

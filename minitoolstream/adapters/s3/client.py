@@ -1,0 +1,168 @@
+"""The object store as the host uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from minitoolstream.adapters.s3 import xml
+from minitoolstream.adapters.s3.requests import S3Requests, StoreSilent
+from minitoolstream.adapters.s3.signer import metadata_headers, range_header, sigv4_of
+from minitoolstream.adapters.s3.sigv4 import SigV4
+from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.net.http1 import HttpClient
+from minitoolstream.ports import ObjectInfo, StoredPart
+
+PAGE = 1000
+"""Most keys or parts that S3 lists, or deletes, in one request."""
+LOCKED_AFTER = 1.0
+LOOKS_AT_ONCE = 16
+COMPLETE_SILENCE = 120.0
+"""A store may take long to join 10,000 parts, and answers only after the event it causes was handled."""
+
+
+class S3Payloads:
+    """Fulfils `ports.PayloadStore` for S3, MinIO and what speaks like them."""
+
+    def __init__(self, sigv4: SigV4, http: HttpClient | None = None) -> None:
+        self._http = http or HttpClient()
+        self._requests = S3Requests(self._http, sigv4)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> S3Payloads:
+        return cls(sigv4_of(settings, settings["minio.endpoint"]))
+
+    async def put_new(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+        headers = {"Content-Type": content_type, "If-None-Match": "*"}
+        await self._requests.send("PUT", name, headers=headers, body=body)
+
+    async def get_range(self, name: str, first: int, last: int) -> bytes:
+        headers = {"Range": range_header(first, last)}
+        response = await self._requests.send("GET", name, headers=headers, accept=(206,), retry=True)
+        if len(response.body) != last - first + 1:
+            raise MtsError("payload_missing", f"the object {name} is shorter than its message")
+        return response.body
+
+    async def find(self, name: str) -> ObjectInfo | None:
+        found, _ = await self._list(name, "", 1)
+        return found[0] if found and found[0].name == name else None
+
+    async def is_being_written(self, name: str) -> bool:
+        return await self._look(name) is None
+
+    async def list_after(self, prefix: str, start_after: str, limit: int) -> list[ObjectInfo]:
+        found: list[ObjectInfo] = []
+        more = True
+        while more and len(found) < limit:
+            last = found[-1].name if found else start_after
+            page, more = await self._list(prefix, last, min(PAGE, limit - len(found)))
+            found += page
+        return found
+
+    async def delete_many(self, names: Sequence[str]) -> list[str]:
+        # In one request to MinIO a key with a running PUT holds up all the others, and keeps their locks even
+        # when we hang up. So look first; what exists has no PUT running that could still change it.
+        at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look(name: str) -> int | None:
+            async with at_once:
+                return await self._look(name)
+
+        seen = dict(zip(names, await asyncio.gather(*map(look, names)), strict=True))
+        there = [name for name, status in seen.items() if status == 200]
+        gone = {name for name, status in seen.items() if status == 404}
+        for start in range(0, len(there), PAGE):
+            gone.update(await self._delete(there[start : start + PAGE]))
+        return [name for name in names if name in gone]
+
+    async def create_multipart(self, name: str, *, content_type: str, metadata: Mapping[str, str]) -> str:
+        headers = {"Content-Type": content_type, **metadata_headers(metadata)}
+        response = await self._requests.send("POST", name, query={"uploads": ""}, headers=headers)
+        return xml.Document.parse(response.body).text("UploadId")
+
+    async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
+        found: list[StoredPart] = []
+        while True:
+            query = {"uploadId": multipart_id, "max-parts": str(PAGE)}
+            if found:
+                query["part-number-marker"] = str(found[-1].number)
+            response = await self._requests.send("GET", name, query=query, accept=(200, 404), retry=True)
+            if response.status == 404:
+                self._must_be(response.body, "NoSuchUpload")
+                return None
+            document = xml.Document.parse(response.body)
+            page = xml.parts(document)
+            found += page
+            if not (document.truncated and page):
+                return found
+
+    async def complete_multipart(self, name: str, multipart_id: str, parts: Sequence[StoredPart]) -> bool:
+        if not parts:
+            raise MtsError("upload_incomplete", "no part of the upload has arrived")
+        response = await self._requests.send(
+            "POST",
+            name,
+            query={"uploadId": multipart_id},
+            headers={"Content-Type": "application/xml", "If-None-Match": "*"},
+            body=xml.complete_request(parts),
+            accept=(200, 400, 404, 412),
+            # Sent twice, the second finds the multipart gone: False, and the caller looks at the key.
+            retry_stale=True,
+            timeout=COMPLETE_SILENCE,
+        )
+        code = xml.error_code(response.body)
+        if response.status == 200 and not code:
+            return True
+        if response.status == 412 or code in ("NoSuchUpload", "PreconditionFailed"):
+            return False
+        if code in ("InvalidPart", "InvalidPartOrder", "EntityTooSmall"):
+            raise MtsError("upload_incomplete", f"the parts in the store do not make up the upload ({code})")
+        # S3 begins its 200 before it knows the outcome; an error inside is as good as a 5xx.
+        raise self._requests.problem(500 if response.status == 200 else response.status, code)
+
+    async def abort_multipart(self, name: str, multipart_id: str) -> None:
+        query = {"uploadId": multipart_id}
+        response = await self._requests.send("DELETE", name, query=query, accept=(204, 404), retry=True)
+        if response.status == 404:
+            self._must_be(response.body, "NoSuchUpload")
+
+    async def check(self) -> None:
+        response = await self._requests.send("HEAD", "", accept=(200, 404), timeout=5.0)
+        if response.status == 404:
+            raise self._requests.problem(404, "NoSuchBucket")
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _look(self, name: str) -> int | None:
+        """200, 404, or None while a PUT holds the key's lock."""
+        try:
+            response = await self._requests.send("HEAD", name, accept=(200, 404), timeout=LOCKED_AFTER)
+        except StoreSilent:
+            return None
+        return response.status
+
+    async def _delete(self, names: Sequence[str]) -> list[str]:
+        body = xml.delete_request(names)
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        headers = {"Content-MD5": base64.b64encode(digest).decode(), "Content-Type": "application/xml"}
+        response = await self._requests.send(
+            "POST", "", query={"delete": ""}, headers=headers, body=body, retry_stale=True
+        )
+        return xml.deleted_names(xml.Document.parse(response.body))
+
+    async def _list(self, prefix: str, start_after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
+        query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit), "encoding-type": "url"}
+        if start_after:
+            query["start-after"] = start_after
+        response = await self._requests.send("GET", "", query=query, retry=True)
+        document = xml.Document.parse(response.body)
+        found = xml.objects(document)
+        return found, document.truncated and bool(found)
+
+    def _must_be(self, body: bytes, code: str) -> None:
+        if xml.error_code(body) != code:
+            raise self._requests.problem(404, xml.error_code(body))

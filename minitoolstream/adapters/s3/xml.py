@@ -1,0 +1,106 @@
+"""The few XML documents of S3 that we read and write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote_plus
+
+# Documents come from our own object store only, and expat (2.4.1 on) refuses entity bombs.
+from xml.etree import ElementTree  # nosec B405
+from xml.sax.saxutils import escape  # nosec B406 - escapes, parses nothing
+
+from minitoolstream.domain.errors import unavailable
+from minitoolstream.ports import ObjectInfo, StoredPart
+
+_CODE = re.compile(r"[A-Za-z0-9]{1,64}")
+
+
+class Document:
+    """An answer of the store, read without regard to its namespace."""
+
+    def __init__(self, element: ElementTree.Element) -> None:
+        self._element = element
+
+    @classmethod
+    def parse(cls, body: bytes) -> Document:
+        try:
+            return cls(ElementTree.fromstring(body))  # noqa: S314  # nosec B314 - see the import
+        except ElementTree.ParseError:
+            raise unavailable("the object store answered something that is not XML") from None
+
+    @property
+    def name(self) -> str:
+        return _local(self._element)
+
+    def text(self, name: str) -> str:
+        for child in self._element:
+            if _local(child) == name:
+                return child.text or ""
+        return ""
+
+    def all(self, name: str) -> Iterator[Document]:
+        return (Document(child) for child in self._element if _local(child) == name)
+
+    @property
+    def truncated(self) -> bool:
+        return self.text("IsTruncated") == "true"
+
+
+def error_code(body: bytes) -> str:
+    """S3's code of an error. Never its message: that repeats the signature and what was signed."""
+    try:
+        document = Document(ElementTree.fromstring(body))  # noqa: S314  # nosec B314 - see the import
+    except ElementTree.ParseError:
+        return ""
+    code = document.text("Code") if document.name == "Error" else ""
+    return code if _CODE.fullmatch(code) else ""
+
+
+def objects(document: Document) -> list[ObjectInfo]:
+    """Of a ListBucketResult asked for with `encoding-type=url`."""
+    url_encoded = document.text("EncodingType") == "url"
+    return [
+        ObjectInfo(
+            unquote_plus(entry.text("Key")) if url_encoded else entry.text("Key"),
+            int(entry.text("Size")),
+            _etag(entry),
+        )
+        for entry in document.all("Contents")
+    ]
+
+
+def parts(document: Document) -> list[StoredPart]:
+    """Of a ListPartsResult."""
+    return [
+        StoredPart(int(entry.text("PartNumber")), int(entry.text("Size")), _etag(entry))
+        for entry in document.all("Part")
+    ]
+
+
+def delete_request(names: Sequence[str]) -> bytes:
+    keys = "".join(f"<Object><Key>{escape(name)}</Key></Object>" for name in names)
+    return f"<Delete>{keys}<Quiet>false</Quiet></Delete>".encode()
+
+
+def deleted_names(document: Document) -> list[str]:
+    """Of a DeleteResult: what is gone, also because it was never there."""
+    gone = [entry.text("Key") for entry in document.all("Deleted")]
+    gone += [entry.text("Key") for entry in document.all("Error") if entry.text("Code") == "NoSuchKey"]
+    return gone
+
+
+def complete_request(stored: Sequence[StoredPart]) -> bytes:
+    entries = "".join(
+        f"<Part><PartNumber>{part.number}</PartNumber><ETag>&quot;{escape(part.etag)}&quot;</ETag></Part>"
+        for part in stored
+    )
+    return f"<CompleteMultipartUpload>{entries}</CompleteMultipartUpload>".encode()
+
+
+def _etag(entry: Document) -> str:
+    return entry.text("ETag").strip('"')
+
+
+def _local(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]

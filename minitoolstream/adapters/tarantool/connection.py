@@ -1,0 +1,85 @@
+"""One lazily opened connection to Tarantool, and the translation of what can go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asynctnt
+from asynctnt.exceptions import TarantoolDatabaseError, TarantoolError
+
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.ports import Metrics
+from minitoolstream.request_id import request_id
+
+_RECONNECT_AFTER = 0.1
+
+
+class Connection:
+    """Calls stored functions by name. Connects on first use, and again by itself when the connection is lost."""
+
+    def __init__(self, address: str, user: str, password: str, timeout: float, metrics: Metrics) -> None:
+        host, _, port = address.rpartition(":")
+        self._timeout = timeout
+        self._metrics = metrics
+        self._address = address
+        self._connection = asynctnt.Connection(
+            host=host.strip("[]"),
+            port=int(port),
+            username=user,
+            password=password,
+            fetch_schema=False,
+            auto_refetch_schema=False,
+            connect_timeout=min(timeout, 2.0),
+            request_timeout=timeout,
+            reconnect_timeout=_RECONNECT_AFTER,
+        )
+        self._opening: asyncio.Task[Any] | None = None
+
+    async def call(self, name: str, *arguments: Any, timeout: float | None = None) -> Any:
+        """The function's first result. A refusal by the function is an MtsError with the function's code."""
+        try:
+            if not self._connection.is_connected:
+                await self._open()
+            response = await self._connection.call(
+                name, [request_id.get() or "-", *arguments], timeout=timeout or self._timeout
+            )
+        except (TarantoolError, OSError, TimeoutError, asyncio.CancelledError) as error:
+            raise self._translated(name, error) from None
+        body = response.body
+        result = body[0] if body else None
+        if isinstance(result, dict) and "error" in result:
+            self._metrics.operation("tarantool", name, result["error"]["code"])
+            raise _refusal(result["error"])
+        self._metrics.operation("tarantool", name, "ok")
+        return result
+
+    async def _open(self) -> None:
+        """Waits for the connection at most as long as a call may take; later calls share the attempt."""
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.ensure_future(self._connection.connect())
+            self._opening.add_done_callback(_retrieve)
+        async with asyncio.timeout(min(self._timeout, 1.5)):
+            await asyncio.shield(self._opening)
+
+    def _translated(self, name: str, error: BaseException) -> BaseException:
+        if isinstance(error, asyncio.CancelledError):
+            return error
+        self._metrics.operation("tarantool", name, "unavailable")
+        if isinstance(error, TarantoolDatabaseError):
+            return unavailable(f"Tarantool at {self._address} refused {name}: {error.message}")
+        return unavailable(f"Tarantool at {self._address} does not answer; the outcome is unknown, try again")
+
+    async def close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._connection.disconnect()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _refusal(error: dict[str, Any]) -> MtsError:
+    return MtsError(error["code"], error["message"], error.get("details"))

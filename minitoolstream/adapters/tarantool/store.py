@@ -1,0 +1,220 @@
+"""The metadata store on Tarantool: one stored function a method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minitoolstream.adapters.tarantool.connection import Connection
+from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.message import Extent
+from minitoolstream.domain.pack import Group
+from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
+from minitoolstream.ports import Changes, DueUploads, ExtentPage, Metrics, NewUpload, PackResult
+
+
+class TarantoolMetadata:
+    """Fulfils `ports.MetadataStore`. Long waits go over a connection of their own."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        address, user, password = (
+            settings["tarantool.address"],
+            settings["tarantool.user"],
+            settings.secret("tarantool.password"),
+        )
+        timeout = settings["tarantool.timeout"]
+        self._tarantool = Connection(address, user, password, timeout, metrics)
+        self._waiting = Connection(address, user, password, timeout, metrics)
+        self._grace = int(settings["uploads.put_grace"])
+        self._pack_grace = int(settings["packs.grace"])
+        self._times = {
+            "life": int(settings["uploads.ticket_life"]),
+            "producer_life": int(settings["uploads.producer_ticket_life"]),
+            "first_look": int(settings["uploads.first_look"]),
+            "max_life": int(settings["uploads.max_life"]),
+            "put_grace": self._grace,
+        }
+
+    async def create_uploads(self, subject: str, specs: Sequence[UploadSpec]) -> list[NewUpload]:
+        results = await self._tarantool.call("upload_create", subject, [_spec(spec) for spec in specs], self._times)
+        return [
+            NewUpload(_made(item["upload"]) if "upload" in item else None, _receipt(item.get("receipt")))
+            for item in results
+        ]
+
+    async def get_upload(self, upload_id: str) -> tuple[Upload, Receipt] | None:
+        found = await self._tarantool.call("upload_get", upload_id)
+        return _pair(found) if found else None
+
+    async def set_multipart(self, upload_id: str, multipart_id: str) -> Upload:
+        return _made(await self._tarantool.call("upload_set_multipart", upload_id, multipart_id))
+
+    async def extend_upload(self, upload_id: str) -> Upload:
+        life, longest = self._times["life"], self._times["max_life"]
+        return _made(await self._tarantool.call("upload_extend", upload_id, life, longest))
+
+    async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
+        items = [[item.upload_id, item.size] for item in stored]
+        receipts = await self._tarantool.call("upload_commit", items, self._grace)
+        return [None if item["state"] == "unknown" else _receipt(item) for item in receipts]
+
+    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt]:
+        return _pair(await self._tarantool.call("upload_abort", upload_id, self._grace))
+
+    async def expire_upload(self, upload_id: str) -> Receipt:
+        return _pair(await self._tarantool.call("upload_expire", upload_id, self._grace))[1]
+
+    async def resume_upload(self, upload_id: str) -> None:
+        await self._tarantool.call("upload_resume", upload_id, self._grace)
+
+    async def uploads_due(self, limit: int) -> DueUploads:
+        due = await self._tarantool.call("uploads_due", limit)
+        return DueUploads([_made(item) for item in due["uploads"]], due["removed"], due["more"])
+
+    async def postpone_upload(self, upload_id: str, parts_seen: int) -> None:
+        await self._tarantool.call("upload_postpone", upload_id, parts_seen, self._times)
+
+    async def settle_upload(self, upload_id: str, *, object_is_there: bool) -> None:
+        await self._tarantool.call("upload_settle", upload_id, object_is_there)
+
+    async def commit_pack(self, object_name: str, groups: Sequence[Group]) -> list[list[PackResult]]:
+        pack = {"object_name": object_name, "groups": [_group(group) for group in groups]}
+        results = await self._tarantool.call("publish_batch", pack, self._pack_grace)
+        return [_pack_results(group, result) for group, result in zip(groups, results, strict=True)]
+
+    async def start_producer(self, subject: str, producer_id: str) -> tuple[int, int]:
+        session = await self._tarantool.call("producer_start", subject, producer_id, self._grace)
+        return session["epoch"], session.get("last_seqno") or 0
+
+    async def get_messages(
+        self, subject: str, start: int, limit: int, *, partition: int | None = None, whole: bool = False
+    ) -> ExtentPage:
+        page = await self._tarantool.call("messages_get", subject, start, limit, partition, whole)
+        extents = [Extent(*row) for row in page["rows"]]
+        return ExtentPage(extents, page["next_sequence"], page["latest_sequence"], page["watermark"])
+
+    async def get_message(self, sequence: int) -> Extent | None:
+        row = await self._tarantool.call("message_get", sequence)
+        return Extent(*row) if row else None
+
+    async def latest_sequence(self, subject: str) -> int:
+        return int(await self._tarantool.call("latest_get", subject))
+
+    async def wait_for_changes(self, cursor: tuple[str, int], timeout: float) -> Changes:
+        found = await self._waiting.call("changes_wait", *cursor, timeout, timeout=timeout + 5)
+        return Changes((found["boot"], found["cursor"]), found["lost"], found["ids"])
+
+    async def trash_due(self, limit: int) -> list[tuple[str, str | None]]:
+        return [(name, multipart) for name, multipart in await self._tarantool.call("trash_due", limit)]
+
+    async def trash_done(self, names: Sequence[str]) -> None:
+        await self._tarantool.call("trash_done", list(names))
+
+    async def trash_postpone(self, names: Sequence[str], seconds: int) -> None:
+        await self._tarantool.call("trash_postpone", list(names), seconds)
+
+    async def packs_cursor(self) -> str:
+        return str(await self._tarantool.call("packs_cursor"))
+
+    async def settle_packs(self, cursor: str, names: Sequence[str]) -> tuple[int, int]:
+        result = await self._tarantool.call("packs_settle", cursor, list(names), self._pack_grace)
+        return result["settled"], result["discarded"]
+
+    async def trim_idempotency(self) -> int:
+        return int(await self._tarantool.call("idempotency_trim"))
+
+    async def reject_event(self, object_name: str, reason: str) -> None:
+        await self._tarantool.call("event_reject", object_name, reason)
+
+    async def take_lease(self, name: str, owner: str, seconds: float) -> bool:
+        return bool(await self._tarantool.call("lease_take", name, owner, seconds))
+
+    async def now_ms(self) -> int:
+        return int(await self._tarantool.call("time_get"))
+
+    async def status(self) -> dict[str, Any]:
+        return dict(await self._tarantool.call("status_get"))
+
+    async def subjects(self, after: str, limit: int) -> list[dict[str, Any]]:
+        return list(await self._tarantool.call("subjects_get", after, limit))
+
+    async def check(self) -> None:
+        await self._tarantool.call("time_get", timeout=1.5)
+
+    async def close(self) -> None:
+        await self._waiting.close()
+        await self._tarantool.close()
+
+
+_UPLOAD_FIELDS = tuple(Upload.__dataclass_fields__)
+
+
+def _made(fields: dict[str, Any]) -> Upload:
+    values = {name: fields.get(name) for name in _UPLOAD_FIELDS}
+    values["state"] = State(fields["state"])
+    return Upload(**values)  # type: ignore[arg-type]
+
+
+def _receipt(fields: dict[str, Any] | None) -> Receipt | None:
+    if fields is None:
+        return None
+    return Receipt(
+        upload_id=fields.get("upload_id"),
+        state=State(fields["state"]),
+        sequence=fields.get("sequence"),
+        partition=fields.get("partition"),
+        offset=fields.get("offset"),
+        duplicate=bool(fields.get("duplicate")),
+        waits_for=fields.get("waits_for"),
+        reason=fields.get("reason"),
+    )
+
+
+def _pair(found: dict[str, Any]) -> tuple[Upload, Receipt]:
+    receipt = _receipt(found["receipt"])
+    assert receipt is not None
+    return _made(found["upload"]), receipt
+
+
+def _spec(spec: UploadSpec) -> dict[str, Any]:
+    return {
+        "size": spec.size,
+        "content_type": spec.content_type,
+        "sha256": spec.sha256,
+        "headers": dict(spec.headers),
+        "producer_id": spec.producer_id,
+        "seqno": spec.seqno,
+        "epoch": spec.epoch,
+        "sizes": list(spec.sizes) if spec.sizes else None,
+        "part_size": spec.part_size,
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "subject": group.subject,
+        "headers": dict(group.headers),
+        "content_type": group.content_type,
+        "byte_from": group.byte_from,
+        "sizes": group.sizes,
+        "own": group.own or None,
+        "marks": group.marks or None,
+    }
+
+
+def _pack_results(group: Group, result: dict[str, Any]) -> list[PackResult]:
+    answers: list[PackResult | None] = [None] * len(group.sizes)
+    for first, count, sequence, partition, offset in result["runs"]:
+        for step in range(count):
+            receipt = Receipt(None, State.COMMITTED, sequence + step, partition, offset + step)
+            answers[first + step] = PackResult(receipt)
+    for other in result["others"]:
+        if "error" in other:
+            error = other["error"]
+            answers[other["index"]] = PackResult(
+                None, MtsError(error["code"], error["message"], error.get("details"))
+            )
+        else:
+            answers[other["index"]] = PackResult(_receipt(other))
+    return [answer for answer in answers if answer is not None]

@@ -1,0 +1,133 @@
+"""One way to write a route, two ways to run it: Chalice gets a plain function, the host the coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+from chalice import app as chalice
+
+from minitoolstream.api.errors import error_response
+from minitoolstream.domain.errors import MtsError
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as a route sees it, whoever received it. Header names are lower case."""
+
+    method: str
+    path: str
+    params: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    request_id: str
+    core: Any = None
+    principal: str | None = None
+
+
+@dataclass(slots=True)
+class Response:
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+Parameter = tuple[str | Mapping[str, Any], str]
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(_encode(value), status, {"content-type": "application/json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route with what OpenAPI says about it.
+
+    `also` are further statuses that carry the same answer. `query` and `headers` map names to a JSON type (or
+    a whole JSON schema) and a description; query parameters that are not listed are refused. `raw_body` are
+    the media types that are taken as they are, `json_type` is that of `request`.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    request: Any = None
+    response: Any = None
+    status: int = 200
+    query: Mapping[str, Parameter] = field(default_factory=dict)
+    raw_body: tuple[str, ...] = ()
+    also: tuple[int, ...] = ()
+    headers: Mapping[str, Parameter] = field(default_factory=dict)
+    json_type: str = "application/json"
+
+
+class App(chalice.Chalice):
+    """A Chalice app whose routes are coroutines; `api_routes` is what the host and OpenAPI read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(app_name=f"mts-{name}")
+        self.api_routes: list[Route] = []
+
+    def endpoint(self, method: str, path: str, summary: str, **about: Any) -> Callable[[Handler], Handler]:
+        """Register a coroutine as a route; `about` are the other fields of Route. (Chalice owns the name `api`.)"""
+
+        def register(handler: Handler) -> Handler:
+            self.api_routes.append(Route(method, path, handler, summary, **about))
+
+            def view(**params: str) -> chalice.Response:
+                return _run_on_lambda(self, handler, params)
+
+            view.__name__ = handler.__name__
+            self.route(path, methods=[method], content_types=["*/*"], name=handler.__name__)(view)
+            return handler
+
+        return register
+
+
+def _run_on_lambda(app: App, handler: Handler, params: Mapping[str, str]) -> chalice.Response:
+    raw = app.current_request
+    assert raw is not None
+    body = raw.raw_body
+    request = Request(
+        method=raw.method,
+        path=raw.path,
+        params=params,
+        query=dict(raw.query_params or {}),
+        headers={key.lower(): value for key, value in raw.headers.items()},
+        body=body if isinstance(body, bytes) else body.encode(),
+        request_id=raw.context.get("requestId", "-"),
+    )
+    response = run(_guarded(handler, request))
+    return chalice.Response(
+        body=response.body.decode(), status_code=response.status, headers=dict(response.headers)
+    )
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end on the container's one event loop, which connections live on between calls."""
+    global _loop  # noqa: PLW0603 - a Lambda container has no other place that outlives a call
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+    return _loop.run_until_complete(coroutine)
+
+
+async def _guarded(handler: Handler, request: Request) -> Response:
+    from minitoolstream.bootstrap import current_core
+
+    try:
+        request.core = await current_core()
+        return await handler(request)
+    except MtsError as error:
+        return error_response(error)

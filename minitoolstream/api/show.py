@@ -1,0 +1,125 @@
+"""From the domain's words to the shapes on the wire."""
+
+from __future__ import annotations
+
+from minitoolstream.api import schema
+from minitoolstream.api.errors import error_body
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, wire_number
+from minitoolstream.domain.upload import Receipt
+from minitoolstream.ports import PackResult
+from minitoolstream.services.fetch_messages import MessagePage, SignedExtent, SignedExtents
+from minitoolstream.services.issue_tickets import SignedPart, Ticket, part_count
+from minitoolstream.services.upload_parts import PartsPage
+
+
+def _number(value: int | None) -> int | str | None:
+    return None if value is None else wire_number(value)
+
+
+def receipt(value: Receipt) -> schema.ReceiptAnswer:
+    return schema.ReceiptAnswer(
+        state=value.state,
+        upload_id=value.upload_id,
+        sequence=_number(value.sequence),
+        partition=value.partition,
+        offset=_number(value.offset),
+        duplicate=value.duplicate,
+        waits_for=value.waits_for,
+        reason=value.reason,
+    )
+
+
+def ticket(value: Ticket | Receipt) -> schema.Ticket | schema.ReceiptAnswer:
+    if isinstance(value, Receipt):
+        return receipt(value)
+    upload = value.upload
+    shown = schema.Ticket(upload.id, upload.object_name, "PUT", upload.expires_at)
+    if value.request is not None:
+        shown.url, shown.headers = value.request.url, dict(value.request.headers)
+    else:
+        signed, count = value.parts or [], part_count(upload)
+        assert upload.part_size is not None
+        following = signed[-1].number + 1
+        shown.parts = schema.Parts(
+            part_size=upload.part_size,
+            count=count,
+            urls=[_part(part) for part in signed],
+            next=following if following <= count else None,
+        )
+    return shown
+
+
+def _part(part: SignedPart) -> schema.PartUrl:
+    return schema.PartUrl(part.number, part.size, part.request.url, dict(part.request.headers))
+
+
+def parts(page: PartsPage) -> schema.Parts:
+    assert page.upload.part_size is not None
+    return schema.Parts(
+        part_size=page.upload.part_size,
+        count=page.count,
+        urls=[_part(part) for part in page.signed],
+        arrived=[schema.StoredPartAnswer(part.number, part.size, part.etag) for part in page.arrived],
+        next=page.next,
+        expires_at=page.upload.expires_at,
+    )
+
+
+def batch(results: list[PackResult]) -> schema.BatchAnswer:
+    shown = [_batch_result(result) for result in results]
+    failed = sum(1 for result in results if result.error is not None)
+    committed = sum(1 for result in shown if result.state == "committed")
+    return schema.BatchAnswer(shown, committed=committed, failed=failed)
+
+
+def _batch_result(result: PackResult) -> schema.BatchResult:
+    if result.receipt is None:
+        assert result.error is not None
+        return schema.BatchResult(state="refused", error=dict(error_body(result.error)["error"]))  # type: ignore[call-overload]
+    value = result.receipt
+    return schema.BatchResult(
+        state=value.state,
+        upload_id=value.upload_id,
+        sequence=_number(value.sequence),
+        partition=value.partition,
+        offset=_number(value.offset),
+        duplicate=value.duplicate,
+        waits_for=value.waits_for,
+        reason=value.reason,
+    )
+
+
+def page(value: MessagePage) -> schema.Page:
+    return schema.Page(value.messages, wire_number(value.next_sequence), wire_number(value.latest_sequence))
+
+
+def extents(value: SignedExtents) -> schema.ExtentPage:
+    return schema.ExtentPage(
+        [_extent(item) for item in value.extents],
+        wire_number(value.next_sequence),
+        wire_number(value.latest_sequence),
+    )
+
+
+def _extent(item: SignedExtent) -> schema.Extent:
+    extent = item.extent
+    span = extent.byte_range
+    return schema.Extent(
+        sequence=wire_number(extent.sequence),
+        subject=extent.subject,
+        partition=extent.partition,
+        offset=wire_number(extent.offset),
+        count=extent.count,
+        create_at=extent.create_at,
+        headers=extent.headers,
+        size=extent.size,
+        sizes=extent.sizes or [extent.size],
+        object_name=extent.object_name,
+        url=item.url,
+        content_type=extent.content_type or DEFAULT_CONTENT_TYPE,
+        framed=span is not None,
+        own=[schema.OwnMetadata(*entry) for entry in extent.own or ()],
+        codec=extent.codec,
+        sha256=extent.sha256,
+        range=f"bytes={span[0]}-{span[1]}" if span else None,
+    )

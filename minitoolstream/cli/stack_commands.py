@@ -1,0 +1,207 @@
+"""Commands for the stack on this machine: `up`, `down`, `status`, `logs`, `token`, `config`, `serve`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from minitoolstream.cli.output import emit, json_option, note
+from minitoolstream.config import OPTIONS, load_settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack.console import Console
+from minitoolstream.stack.state import PARTS
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Take the embedded object store at once instead of MinIO.")
+@click.option("--demo", is_flag=True, help="Also publish a few sample messages.")
+@json_option
+def up(quick: bool, demo: bool, as_json: bool) -> None:
+    """Start a stack on this machine: Tarantool, an object store, the host.
+
+    What runs already is left alone, what crashed is started again, what was started with other settings is
+    restarted. Data, logs and generated credentials live under `.mts/`.
+    """
+    from minitoolstream.stack.demo import publish_samples
+    from minitoolstream.stack.status import status as look
+    from minitoolstream.stack.up import up as start
+
+    console = Console()
+    for warning in load_settings().warnings:
+        console.say(f"! {warning}")
+    try:
+        start(load_settings, console, quick=quick)
+    except MtsError as error:
+        _show_log(error)
+        raise
+    settings = load_settings()
+    report = look(settings)
+    if demo:
+        with console.step("demo") as step:
+            step.done(publish_samples(settings))
+    emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this('demo' if demo else 'orders')}")
+
+
+def _show_log(error: MtsError) -> None:
+    lines = error.details.pop("log_tail", [])
+    if not lines:
+        return
+    note(f"\nThe end of {error.details.get('log')}:")
+    for line in lines:
+        note(f"    {line}")
+    error.details.setdefault("hint", "mend what the log says and run `mts up` again; `mts logs` shows more")
+
+
+def _try_this(subject: str) -> str:
+    mts = _program()
+    file = shlex.quote(str(_some_file()))
+    return f"Try this:\n  {mts} publish {subject} {file}\n  {mts} fetch {subject}\n  {mts} get 1"
+
+
+def _some_file() -> Path:
+    readme = Path("README.md")
+    return readme if readme.exists() else Path("/etc/hostname")
+
+
+def _program() -> str:
+    """How the user can type `mts` here: by name when that is what it means, else by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "mts":
+        return "mts"
+    found = shutil.which("mts")
+    if found and Path(found).resolve() == called.resolve():
+        return "mts"
+    try:
+        return str(called.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)
+
+
+@click.command()
+@click.option("--purge", is_flag=True, help="Also delete all data, logs and credentials.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before deleting.")
+@json_option
+def down(purge: bool, yes: bool, as_json: bool) -> None:
+    """Stop the stack; data is kept."""
+    from minitoolstream.stack.down import down as stop
+
+    home = load_settings().home
+    if purge and home.is_dir() and not yes:
+        if not sys.stdin.isatty():
+            raise MtsError("bad_request", f"--purge deletes everything under {home}: say --yes as well")
+        click.confirm(f"Delete all messages, logs and credentials under {home}?", abort=True, err=True)
+    stopped = stop(home, Console(), purge=purge)
+    text = f"stopped: {', '.join(stopped)}" if stopped else "nothing was running"
+    if purge:
+        text += f"; {home} is deleted"
+    emit(as_json, {"stopped": stopped, "purged": purge}, text)
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show what runs where, and what needs attention."""
+    from minitoolstream.stack.status import status as look
+
+    report = look(load_settings())
+    emit(as_json, report, lambda: _table(report))
+
+
+def _table(report: dict[str, Any]) -> str:
+    store = report["object_store"]
+    where = {
+        "tarantool": report["tarantool"]["address"],
+        "object-store": f"{store['endpoint']} ({store['kind']}, bucket {store['bucket']})",
+        "host": report["http"] or "",
+    }
+    rows = []
+    for part in PARTS:
+        process = report["processes"].get(part)
+        state = process["state"] if process else "not ours"
+        rows.append((part, state, str(process.get("pid", "")) if process else "", where[part]))
+    lines = [f"{part:<14}{state:<10}{pid:<9}{address}" for part, state, pid, address in rows]
+    lines.append(f"token in {report['token_file']}" if report["state"] != "stopped" else "`mts up` starts it")
+    lines.insert(0, f"state: {report['state']}")
+    if report.get("readiness"):
+        lines.append(f"not ready: {report['readiness']}")
+    if "uploads" in report:
+        lines.append(f"uploads not finished, or finished lately: {report['uploads']}")
+    for event in report.get("rejected_events", []):
+        lines.append(f"rejected: {event.get('at')} {event.get('object_name')}: {event.get('reason')}")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("part", required=False, type=click.Choice(PARTS))
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-n", "--lines", default=50, show_default=True, type=click.IntRange(0), help="How many lines to show.")
+@json_option
+def logs(part: str | None, follow: bool, lines: int, as_json: bool) -> None:
+    """Show the logs of all parts, or of one."""
+    from minitoolstream.stack.logs import follow as follow_logs
+    from minitoolstream.stack.logs import last_lines
+
+    home = load_settings().home
+    parts = (part,) if part else PARTS
+    shown = last_lines(home, parts, lines)
+    emit(as_json, shown, lambda: _log_text(shown))
+    if follow:
+        for name, line in follow_logs(home, parts):
+            click.echo(line if part else f"{name:<13} {line}")
+
+
+def _log_text(shown: dict[str, list[str]]) -> str:
+    if len(shown) == 1:
+        return "\n".join(next(iter(shown.values())))
+    return "\n".join(f"{name:<13} {line}" for name, found in shown.items() for line in found)
+
+
+@click.command()
+@json_option
+def token(as_json: bool) -> None:
+    """Print the API's bearer token."""
+    value = load_settings().secret("server.token")
+    emit(as_json, {"token": value}, value)
+
+
+@click.group()
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command("show")
+@json_option
+def config_show(as_json: bool) -> None:
+    """Show each setting, its value and where that came from."""
+    settings = load_settings()
+    rows = {}
+    for option in OPTIONS:
+        value = settings[option.key]
+        if option.secret:
+            value = "set" if value else "not set"
+        rows[option.key] = {"value": value, "source": settings.source(option.key), "about": option.about}
+    for warning in settings.warnings:
+        note(f"! {warning}")
+    emit(as_json, rows, lambda: "\n".join(_setting(key, row) for key, row in rows.items()))
+
+
+def _setting(key: str, row: dict[str, Any]) -> str:
+    value = row["value"]
+    shown = ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    return f"{key:<30}{shown:<34}{row['source']}"
+
+
+@click.command()
+def serve() -> None:
+    """Run the host in the foreground; `mts up` does this for you."""
+    from minitoolstream.host.serve import serve as run
+
+    sys.exit(run(load_settings()))
+
+
+COMMANDS: list[click.Command] = [up, down, status, logs, token, config, serve]

@@ -1,0 +1,185 @@
+"""Many messages in few calls: frames, cut into calls that fit the limits of a pack."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from minitoolstream.api import schema
+from minitoolstream.client._source import BytesSource
+from minitoolstream.client._transport import Transport
+from minitoolstream.client._types import Item, Result, content_type_for, receipt_of, to_bytes
+from minitoolstream.client._upload import Upload
+from minitoolstream.client._upload_calls import Announcement
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES, MIB
+from minitoolstream.domain.message import wire_number
+from minitoolstream.domain.subject import check_subject
+
+FRAMES = "application/vnd.mts.frames"
+MAX_CALL_BYTES = 8 * MIB
+_SIZE_METADATA = 8
+"""Bytes a message's size takes in the metadata of its pack; facts that all share count once."""
+_LENGTH = struct.Struct(">I")
+
+AnyItem = Item | bytes | str | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message as it goes over the wire, and what it counts against the limits."""
+
+    item: Item
+    meta: bytes
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        return 8 + len(self.meta) + len(self.payload)
+
+
+def to_item(given: AnyItem) -> Item:
+    if isinstance(given, Item):
+        return given
+    if isinstance(given, dict):
+        try:
+            return Item(**given)
+        except TypeError as error:
+            raise bad_request(f"a dict of a batch has the fields of Item: {error}") from None
+    return Item(given)
+
+
+def to_frame(given: AnyItem) -> Frame:
+    item = to_item(given)
+    meta: dict[str, Any] = {"content_type": content_type_for(item.data, item.content_type)}
+    if item.headers:
+        meta["headers"] = dict(item.headers)
+    if item.producer_id is not None:
+        meta["producer_id"] = item.producer_id
+    if item.seqno is not None:
+        meta["seqno"] = wire_number(item.seqno)
+    if item.epoch is not None:
+        meta["epoch"] = item.epoch
+    return Frame(item, msgspec.json.encode(meta), to_bytes(item.data))
+
+
+def split(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
+    """Calls that fit, in order. A message too large for any call comes alone."""
+    call: list[Frame] = []
+    size = metadata = 0
+    for frame in frames:
+        own = _SIZE_METADATA + (len(frame.meta) if call and frame.meta != call[0].meta else 0)
+        full = len(call) == MAX_MESSAGES_PER_PACK
+        if call and (full or size + frame.size > MAX_CALL_BYTES or metadata + own > MAX_PACK_METADATA_BYTES):
+            yield call
+            call, size, metadata = [], 0, 0
+        call.append(frame)
+        size += frame.size
+        metadata += own
+    if call:
+        yield call
+
+
+def encode(frames: Sequence[Frame]) -> list[bytes]:
+    pieces: list[bytes] = []
+    for frame in frames:
+        pieces += (_LENGTH.pack(len(frame.meta)), frame.meta, _LENGTH.pack(len(frame.payload)), frame.payload)
+    return pieces
+
+
+def numbered(
+    items: Iterable[AnyItem], producer_id: str | None, first_seqno: int | None, epoch: int | None
+) -> Iterator[Item]:
+    """The items as messages of one named producer, with rising seqnos, when one is named."""
+    if producer_id is None:
+        if first_seqno is not None or epoch is not None:
+            raise bad_request("first_seqno and epoch need a producer_id", field="producer_id")
+        yield from map(to_item, items)
+        return
+    if first_seqno is None:
+        raise bad_request("a producer_id needs first_seqno, the seqno of the first item", field="first_seqno")
+    for number, given in enumerate(items, first_seqno):
+        yield replace(to_item(given), producer_id=producer_id, seqno=number, epoch=epoch)
+
+
+async def publish_frames(transport: Transport, subject: str, frames: Iterable[Frame]) -> list[Result]:
+    """A result for each, in order. Calls go one after the other, so sequences rise in the order of the items.
+
+    A call that fails as a whole is raised when it was the first; later, its items and all behind them get
+    the error as their result, so that the caller still learns what was stored before.
+    """
+    check_subject(subject)
+    results: list[Result] = []
+    failure: MtsError | None = None
+    for call in split(frames):
+        if failure is not None:
+            results += [Result(error=failure)] * len(call)
+            continue
+        try:
+            results += await _publish_call(transport, subject, call)
+        except MtsError as error:
+            if not results:
+                raise
+            results += [Result(error=error)] * len(call)
+            failure = MtsError("not_sent", f"not sent, because a call before it failed: {error.message}")
+    return results
+
+
+async def _publish_call(transport: Transport, subject: str, call: list[Frame]) -> list[Result]:
+    if len(call) == 1 and call[0].size > MAX_CALL_BYTES:
+        return [await _publish_alone(transport, subject, call[0])]
+    try:
+        answer = await transport.call(
+            "POST",
+            f"/v1/subjects/{subject}/messages/batch",
+            schema.BatchAnswer,
+            body=encode(call),
+            headers={"content-type": FRAMES},
+            repeatable=all(frame.item.producer_id is not None for frame in call),
+        )
+    except MtsError as error:
+        if error.code != "too_large":
+            raise
+        if len(call) == 1:
+            return [await _publish_alone(transport, subject, call[0])]
+        half = len(call) // 2  # nothing of it was stored, and the host's limits may be tighter than ours
+        first = await _publish_call(transport, subject, call[:half])
+        return first + await _publish_call(transport, subject, call[half:])
+    if len(answer.results) != len(call):
+        raise MtsError("internal", f"{len(call)} messages sent, {len(answer.results)} results came back")
+    return [_result(result) for result in answer.results]
+
+
+async def _publish_alone(transport: Transport, subject: str, frame: Frame) -> Result:
+    item = frame.item
+    announced = Announcement(
+        content_type_for(item.data, item.content_type),
+        dict(item.headers),
+        item.producer_id,
+        item.seqno,
+        item.epoch,
+    )
+    try:
+        return Result(await Upload(transport, subject, BytesSource(frame.payload), announced).run())
+    except MtsError as error:
+        if error.retryable:
+            raise
+        return Result(error=error)
+
+
+def _result(answer: schema.BatchResult) -> Result:
+    if answer.error is None:
+        return Result(receipt_of(answer))
+    error = answer.error
+    details = error.get("details")
+    return Result(
+        error=MtsError(
+            str(error.get("code", "internal")),
+            str(error.get("message", "")),
+            details if isinstance(details, dict) else {},
+        )
+    )

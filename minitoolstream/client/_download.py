@@ -1,0 +1,204 @@
+"""Downloads: straight to disk, checked, resumed by range; a finished file appears under its name at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
+
+from minitoolstream.client._read import Reader, check_digest
+from minitoolstream.client._store import (
+    STORE_TIMEOUT,
+    URL_REFUSED,
+    Progress,
+    ProgressCallback,
+    store_error,
+    store_unreachable,
+)
+from minitoolstream.client._transport import Transport
+from minitoolstream.client._types import Message
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MIB
+from minitoolstream.net.http1 import HttpError, StreamedResponse
+
+_BLOCK = MIB
+
+
+class Download:
+    """One message's payload on its way to a file."""
+
+    def __init__(self, transport: Transport, message: Message, progress: ProgressCallback | None) -> None:
+        self._transport = transport
+        self._reader = Reader(transport)
+        self._message = message
+        self._progress = Progress(message.size, progress)
+
+    async def to_path(self, path: Path) -> None:
+        """To `path`, by way of a `.part` file beside it that a later call goes on with."""
+        _refuse_directory(path)
+        await self._locate()
+        part = self._part_beside(path)
+        try:
+            try:
+                await self._to_part(part)
+            except MtsError as error:
+                _tidy(part, worthless=error.code in ("checksum_mismatch", "size_mismatch"))
+                raise
+            part.replace(path)
+        except OSError as error:
+            raise MtsError("cannot_write", f"cannot write {path}: {error.strerror}", {"path": str(path)}) from None
+
+    async def to_file(self, file: BinaryIO) -> None:
+        """To an open binary file, from its position on."""
+        await self._locate()
+        await self._fill(_Sink(file, 0))
+
+    async def _locate(self) -> None:
+        if self._message.url is None and self._message.data is None:
+            self._message = await self._reader.get(self._message.sequence)
+
+    def _part_beside(self, path: Path) -> Path:
+        # Named after the object: what is left of another message's download is never taken for this one's.
+        identity = f"{self._message.object_name} {self._message.range}"
+        return path.with_name(f"{path.name}.{hashlib.sha256(identity.encode()).hexdigest()[:8]}.part")
+
+    async def _to_part(self, part: Path) -> None:
+        with part.open("ab") as file:
+            _lock(file, part)
+            sink = _Sink(file, self._usable(file))
+            resumed = sink.count > 0
+            if resumed:
+                await sink.hash_existing(part)
+                self._progress.add(sink.count)
+            try:
+                await self._fill(sink)
+            except MtsError as error:
+                if not resumed or error.code != "checksum_mismatch":
+                    raise
+                # The earlier part may be what is damaged: once more, from the start.
+                file.truncate(0)
+                self._progress.reset()
+                await self._fill(_Sink(file, 0))
+
+    def _usable(self, file: BinaryIO) -> int:
+        """Bytes of an earlier try that can be kept: a signed range can only be asked for as a whole."""
+        count = os.fstat(file.fileno()).st_size
+        if count and (self._message.range or self._message.data is not None or count > self._message.size):
+            file.truncate(0)
+            return 0
+        return count
+
+    async def _fill(self, sink: _Sink) -> None:
+        message = self._message
+        if message.range or message.data is not None or message.size == 0:
+            data = await self._reader.payload(message)  # part of a pack: small
+            await sink.write(data)
+            self._progress.add(len(data))
+        else:
+            await self._stream(sink)
+        check_digest(sink.count, sink.digest.hexdigest(), message.size, message.sha256, message.sequence)
+
+    async def _stream(self, sink: _Sink) -> None:
+        backoff = self._transport.retry.start()
+        renewed = False
+        while sink.count < self._message.size:
+            before = sink.count
+            try:
+                async with self._transport.http.stream(
+                    "GET",
+                    self._message.url or "",
+                    headers={"range": f"bytes={sink.count}-"} if sink.count else {},
+                    timeout=STORE_TIMEOUT,
+                ) as response:
+                    await self._take(response, sink)
+                return
+            except HttpError as problem:
+                if sink.count > before:
+                    backoff.progress()
+                    renewed = False
+                await backoff.pause(store_unreachable(problem))
+            except MtsError as error:
+                if error.details.get("status") == URL_REFUSED and not renewed:
+                    self._message = await self._reader.get(self._message.sequence)
+                    renewed = True
+                elif error.retryable:
+                    await backoff.pause(error)
+                else:
+                    raise
+
+    async def _take(self, response: StreamedResponse, sink: _Sink) -> None:
+        if response.status not in (200, 206):
+            body = b"".join([chunk async for chunk in response.chunks()])
+            raise store_error(response.status, body)
+        skip = sink.count if response.status == 200 else 0  # a proxy that knows no ranges starts over
+        async with contextlib.aclosing(_blocks(response.chunks())) as blocks:
+            async for block in blocks:
+                fresh = block[skip:]
+                skip -= len(block) - len(fresh)
+                if fresh:
+                    await sink.write(fresh)
+                    self._progress.add(len(fresh))
+
+
+class _Sink:
+    """Where bytes go, with their number and digest so far."""
+
+    def __init__(self, file: BinaryIO, count: int) -> None:
+        self._file = file
+        self.count = count
+        self.digest = hashlib.sha256()
+
+    async def hash_existing(self, part: Path) -> None:
+        with part.open("rb") as file:
+            while block := await asyncio.to_thread(file.read, 4 * _BLOCK):
+                await asyncio.to_thread(self.digest.update, block)
+
+    async def write(self, block: bytes) -> None:
+        await asyncio.to_thread(self._write, block)
+
+    def _write(self, block: bytes) -> None:
+        self._file.write(block)
+        self.digest.update(block)
+        self.count += len(block)
+
+
+async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Chunks gathered to a size that is worth a trip to a thread."""
+    gathered: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in chunks:
+            gathered.append(chunk)
+            size += len(chunk)
+            if size >= _BLOCK:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+    except HttpError:
+        if gathered:
+            yield b"".join(gathered)
+        raise
+    if gathered:
+        yield b"".join(gathered)
+
+
+def _refuse_directory(path: Path) -> None:
+    if path.is_dir():
+        raise bad_request(f"{path} is a directory; give a file name", path=str(path))
+
+
+def _lock(file: BinaryIO, part: Path) -> None:
+    """Two downloads into one file would mix; the lock ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise MtsError("already_running", f"another download is writing {part}") from None
+
+
+def _tidy(part: Path, *, worthless: bool) -> None:
+    if worthless or (part.exists() and part.stat().st_size == 0):
+        part.unlink(missing_ok=True)

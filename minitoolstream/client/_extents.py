@@ -1,0 +1,48 @@
+"""Extents as the API gives them, taken apart into messages."""
+
+from __future__ import annotations
+
+from minitoolstream.api import schema
+from minitoolstream.client._types import Message
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pack import read_frames
+
+
+def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
+    """The messages of an extent, with their payloads when `body`, the extent's byte range, is given.
+
+    Sequence and offset of an extent are those of its last message, as in the metadata store.
+    """
+    payloads = _payloads(extent, body)
+    first_sequence = int(extent.sequence) - extent.count + 1
+    first_offset = int(extent.offset) - extent.count + 1
+    alone = extent.count == 1
+    return [
+        Message(
+            sequence=first_sequence + index,
+            subject=extent.subject,
+            partition=extent.partition,
+            offset=first_offset + index,
+            create_at=extent.create_at,
+            headers=extent.own_headers.get(str(index), extent.headers),
+            size=extent.sizes[index],
+            content_type=extent.content_type,
+            object_name=extent.object_name,
+            codec=extent.codec,
+            sha256=extent.sha256 if alone else None,
+            url=extent.url if alone and not extent.framed else None,
+            data=payloads[index],
+        )
+        for index in range(extent.count)
+    ]
+
+
+def _payloads(extent: schema.Extent, body: bytes | None) -> list[bytes] | list[None]:
+    if body is None:
+        return [None] * extent.count
+    if not extent.framed:
+        return [body]
+    payloads = list(read_frames(body))
+    if [len(payload) for payload in payloads] != extent.sizes:
+        raise MtsError("checksum_mismatch", f"the pack {extent.object_name} is not what its metadata says")
+    return payloads

@@ -1,0 +1,22 @@
+"""Sessions of named producers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from minitoolstream.api import schema
+from minitoolstream.client._transport import Transport
+from minitoolstream.client._types import ProducerSession
+from minitoolstream.client._upload_calls import JSON
+from minitoolstream.domain.subject import check_subject
+
+
+async def start_producer(transport: Transport, subject: str, producer_id: str) -> ProducerSession:
+    answer = await transport.call(
+        "POST",
+        f"/v1/subjects/{check_subject(subject)}/producers",
+        schema.ProducerSession,
+        body=msgspec.json.encode(schema.ProducerRequest(producer_id)),
+        headers=JSON,
+    )
+    return ProducerSession(answer.producer_id, answer.epoch, int(answer.last_seqno))

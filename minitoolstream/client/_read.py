@@ -1,0 +1,204 @@
+"""Reading: pages of metadata, and whole stretches with their payloads."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from minitoolstream.api import schema
+from minitoolstream.client._extents import messages_of
+from minitoolstream.client._store import STORE_TIMEOUT, store_error, store_unreachable
+from minitoolstream.client._transport import Transport
+from minitoolstream.client._types import Message, Page, Start, message_of, page_of
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MIB
+from minitoolstream.domain.subject import check_subject
+from minitoolstream.net.http1 import HttpError
+
+LARGEST_READ = 16 * MIB
+"""Payloads above it are not read into memory by `read`."""
+LARGEST_PACK = 32 * MIB
+"""Packs above it neither: a producer may have uploaded one of any size."""
+_AHEAD = 4
+"""Extents fetched ahead of the reader."""
+
+
+class Reader:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def fetch(
+        self,
+        subject: str,
+        start: Start = 1,
+        limit: int = 100,
+        partition: int | None = None,
+        inline: bool = False,
+    ) -> Page:
+        query = {"start": start, "limit": limit, "partition": partition, "inline": "true" if inline else None}
+        return page_of(await self._page(subject, query, schema.Page))
+
+    async def pages(
+        self, subject: str, start: Start, partition: int | None, inline: bool
+    ) -> AsyncGenerator[tuple[Message, ...], None]:
+        """All pages from `start` to what is the latest message when reading begins."""
+        end: int | None = None
+        while True:
+            page = await self.fetch(subject, start, MAX_FETCH_LIMIT, partition, inline)
+            end = page.latest_sequence if end is None else end
+            yield tuple(message for message in page.messages if message.sequence <= end)
+            if page.next_sequence > end or page.next_sequence == start:
+                return
+            start = page.next_sequence
+
+    async def latest(self, subject: str) -> int:
+        answer = await self._transport.call("GET", f"/v1/subjects/{check_subject(subject)}/latest", schema.Latest)
+        return int(answer.latest_sequence)
+
+    async def get(self, sequence: int, inline: bool = False) -> Message:
+        if sequence < 0:
+            raise bad_request("a sequence is a whole number from 1 on", field="sequence")
+        query = {"inline": "true"} if inline else None
+        return message_of(await self._transport.call("GET", f"/v1/messages/{sequence}", schema.Message, query=query))
+
+    async def read(
+        self, subject: str, start: Start, limit: int | None, partition: int | None
+    ) -> AsyncGenerator[list[Message], None]:
+        """Messages with payloads, an extent at a time: one GET for a whole pack, some of them ahead."""
+        left = limit
+        async with aclosing(self._loaded(subject, start, limit, partition)) as extents:
+            async for messages in extents:
+                taken = messages[:left]
+                if taken:
+                    yield taken
+                if left is not None:
+                    left -= len(taken)
+                    if left <= 0:
+                        return
+
+    async def payload(self, message: Message) -> bytes:
+        """The payload in memory, its size and checksum checked."""
+        if message.data is not None:
+            return message.data
+        if message.size == 0:
+            return b""
+        if message.url is None:
+            message = await self.get(message.sequence)
+        try:
+            data = await self._get(message.url or "", message.range)
+        except MtsError as error:
+            if error.code != "forbidden":
+                raise
+            message = await self.get(message.sequence)  # its URL has expired
+            data = await self._get(message.url or "", message.range)
+        check(data, message.size, message.sha256, message.sequence)
+        return data
+
+    async def _page(self, subject: str, query: dict[str, Any], shape: type[Any]) -> Any:
+        return await self._transport.call("GET", f"/v1/subjects/{check_subject(subject)}/messages", shape, query=query)
+
+    async def _loaded(
+        self, subject: str, start: Start, limit: int | None, partition: int | None
+    ) -> AsyncGenerator[list[Message], None]:
+        waiting: deque[asyncio.Task[list[Message]]] = deque()
+        try:
+            async for extent, first, last in self._extents(subject, start, limit, partition):
+                waiting.append(asyncio.create_task(self._load(extent, first, last)))
+                if len(waiting) == _AHEAD:
+                    yield await waiting.popleft()
+            while waiting:
+                yield await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _extents(
+        self, subject: str, start: Start, limit: int | None, partition: int | None
+    ) -> AsyncIterator[tuple[schema.Extent, int, int]]:
+        """Extents with the first and last sequence to take of them, up to the latest when reading begins."""
+        first: int | None = None
+        end = 0
+        while True:
+            query = {
+                "start": start,
+                "limit": min(limit or MAX_FETCH_LIMIT, MAX_FETCH_LIMIT),
+                "partition": partition,
+                "view": "extents",
+            }
+            page: schema.ExtentPage = await self._page(subject, query, schema.ExtentPage)
+            if first is None:
+                end = int(page.latest_sequence)
+                first = start if isinstance(start, int) else end if start == "last" else 0
+            for extent in page.extents:
+                if int(extent.sequence) - extent.count < end:
+                    yield extent, first, end
+            following = int(page.next_sequence)
+            if following > end or following == start:
+                return
+            start = following
+
+    async def _load(self, extent: schema.Extent, first: int, last: int) -> list[Message]:
+        messages = await self._load_all(extent)
+        if first <= messages[0].sequence and messages[-1].sequence <= last:
+            return messages
+        return [message for message in messages if first <= message.sequence <= last]
+
+    async def _load_all(self, extent: schema.Extent) -> list[Message]:
+        if extent.size > (LARGEST_PACK if extent.framed else LARGEST_READ):
+            return messages_of(extent, None)
+        if extent.size == 0 and not extent.framed:
+            return messages_of(extent, b"")
+        try:
+            body = await self._get(extent.url, extent.range)
+        except MtsError as error:
+            if error.code != "forbidden":
+                raise
+            # Its URL expired while the reader was busy with those before it.
+            query = {
+                "start": int(extent.sequence),
+                "limit": 1,
+                "partition": extent.partition,
+                "view": "extents",
+            }
+            page: schema.ExtentPage = await self._page(extent.subject, query, schema.ExtentPage)
+            if not page.extents or page.extents[0].sequence != extent.sequence:
+                raise
+            body = await self._get(page.extents[0].url, page.extents[0].range)
+        if not extent.framed:
+            check(body, extent.size, extent.sha256, int(extent.sequence))
+        return messages_of(extent, body)
+
+    async def _get(self, url: str, byte_range: str | None) -> bytes:
+        backoff = self._transport.retry.start()
+        headers = {"range": byte_range} if byte_range else {}
+        while True:
+            try:
+                response = await self._transport.http.request("GET", url, headers=headers, timeout=STORE_TIMEOUT)
+            except HttpError as problem:
+                await backoff.pause(store_unreachable(problem))
+                continue
+            if response.status < 300:
+                return response.body
+            error = store_error(response.status, response.body)
+            if not error.retryable:
+                raise error
+            await backoff.pause(error)
+
+
+def check(data: bytes, size: int, sha256: str | None, sequence: int) -> None:
+    """Raises unless the payload is what its metadata says."""
+    check_digest(len(data), hashlib.sha256(data).hexdigest() if sha256 else None, size, sha256, sequence)
+
+
+def check_digest(count: int, digest: str | None, size: int, sha256: str | None, sequence: int) -> None:
+    if count != size:
+        message = f"the payload of message {sequence} has {count} bytes instead of {size}"
+        raise MtsError("size_mismatch", message, {"sequence": sequence})
+    if sha256 and digest != sha256:
+        message = f"the payload of message {sequence} does not have the SHA-256 of its metadata"
+        raise MtsError("checksum_mismatch", message, {"sequence": sequence})

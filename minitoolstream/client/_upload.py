@@ -1,0 +1,170 @@
+"""A payload's way into the object store: ticket, PUT or parts, receipt; and going on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+
+from minitoolstream.api import schema
+from minitoolstream.client._parts import Arrived, PartsUpload
+from minitoolstream.client._resume import NO_SLOT, Remembered, ResumeSlot
+from minitoolstream.client._source import FileSource, Source
+from minitoolstream.client._store import (
+    ALREADY_THERE,
+    STORE_TIMEOUT,
+    Progress,
+    ProgressCallback,
+    store_error,
+    store_unreachable,
+)
+from minitoolstream.client._transport import Transport
+from minitoolstream.client._upload_calls import Announcement, UploadCalls
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.upload import Receipt, State
+from minitoolstream.net.http1 import HttpError
+
+_GONE = frozenset({"not_found", "payload_missing", "upload_final", "upload_incomplete"})
+
+
+class Upload:
+    """One payload to publish by ticket."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        subject: str,
+        source: Source,
+        announced: Announcement,
+        *,
+        concurrency: int = 4,
+        progress: ProgressCallback | None = None,
+        slot: ResumeSlot = NO_SLOT,
+    ) -> None:
+        self._transport = transport
+        self._calls = UploadCalls(transport)
+        self._subject = subject
+        self._source = source
+        self._announced = announced
+        self._concurrency = concurrency
+        self._progress = Progress(source.size, progress)
+        self._slot = slot
+
+    async def run(self) -> Receipt:
+        """The receipt, `committed` or (behind an earlier seqno) `stored`; every other end is an error."""
+        receipt = await self._go_on() or await self._start()
+        self._slot.forget()
+        if receipt.state in (State.COMMITTED, State.STORED):
+            return receipt
+        reason = f": {receipt.reason}" if receipt.reason else ""
+        details = {"upload_id": receipt.upload_id, "reason": receipt.reason}
+        raise MtsError(f"upload_{receipt.state}", f"the upload was {receipt.state}{reason}", details)
+
+    async def _start(self, *, again: bool = True) -> Receipt:
+        sha256 = await self._source.sha256()
+        ticket = await self._calls.ticket(self._subject, self._announced, self._source.size, sha256)
+        if isinstance(ticket, Receipt):
+            return ticket
+        self._remember(ticket)
+        try:
+            if ticket.parts:
+                return await self._in_parts(ticket.upload_id, ticket.parts, {})
+            return await self._in_one(ticket)
+        except MtsError as error:
+            if error.retryable:
+                raise  # the ticket is good for another try, by this call or a later one
+            await self._abort(ticket.upload_id)
+            self._slot.forget()
+            if error.code == "forbidden" and ticket.parts is None and again:  # its only URL has expired
+                self._progress.reset()
+                return await self._start(again=False)
+            raise
+
+    async def _in_parts(self, upload_id: str, form: schema.Parts, arrived: Arrived) -> Receipt:
+        upload = PartsUpload(self._transport, self._source, upload_id, form, self._progress)
+        return await upload.run(arrived, self._concurrency)
+
+    async def _in_one(self, ticket: schema.Ticket) -> Receipt:
+        backoff = self._transport.retry.start()
+        while True:
+            attempt = self._progress.attempt()
+            try:
+                response = await self._transport.http.request(
+                    ticket.method,
+                    ticket.url or "",
+                    headers=ticket.headers,
+                    body=attempt.watch(self._source.chunks(0, self._source.size)),
+                    content_length=self._source.size,
+                    timeout=STORE_TIMEOUT,
+                )
+            except HttpError as problem:
+                receipt = await self._landed(ticket.upload_id) if problem.sent else None
+                if receipt:
+                    return receipt
+                attempt.undo()
+                await backoff.pause(store_unreachable(problem))
+                continue
+            if response.status < 300 or response.status == ALREADY_THERE:
+                receipt = await self._calls.receipt(ticket.upload_id)
+                return await self._calls.complete(ticket.upload_id) if receipt.state is State.OPEN else receipt
+            attempt.undo()
+            error = store_error(response.status, response.body)
+            if not error.retryable:
+                self._source.check_unchanged()
+                raise error
+            await backoff.pause(error)
+
+    async def _landed(self, upload_id: str) -> Receipt | None:
+        """The receipt when the object is there; None when the store has nothing."""
+        receipt = await self._calls.receipt(upload_id)
+        if receipt.state is not State.OPEN:
+            return receipt
+        try:
+            return await self._calls.complete(upload_id)
+        except MtsError as error:
+            if error.code != "upload_incomplete":
+                raise
+            return None
+
+    # -- going on where an earlier call stopped
+
+    async def _go_on(self) -> Receipt | None:
+        """Finish the upload that an earlier call began; None when there is none to finish."""
+        remembered = self._slot.load()
+        if remembered is None:
+            return None
+        receipt = None
+        if remembered.facts == self._facts():
+            try:
+                receipt = await self._finish(remembered)
+            except MtsError as error:
+                if error.code not in _GONE:
+                    raise
+        if receipt and receipt.state in (State.COMMITTED, State.STORED):
+            return receipt
+        await self._abort(remembered.upload_id)
+        self._slot.forget()
+        self._progress.reset()
+        return None
+
+    async def _finish(self, remembered: Remembered) -> Receipt | None:
+        receipt = await self._calls.receipt(remembered.upload_id)
+        if receipt.state is not State.OPEN:
+            return receipt
+        if not remembered.multipart:
+            return await self._landed(remembered.upload_id)
+        form, arrived = await self._calls.parts(remembered.upload_id)
+        return await self._in_parts(remembered.upload_id, form, arrived)
+
+    def _remember(self, ticket: schema.Ticket) -> None:
+        self._slot.save(Remembered(ticket.upload_id, ticket.parts is not None, self._facts()))
+
+    def _facts(self) -> str:
+        """What must be the same for an upload to be gone on with."""
+        mtime = self._source.mtime_ns if isinstance(self._source, FileSource) else 0
+        return msgspec.json.encode([self._source.size, mtime, self._announced]).decode()
+
+    async def _abort(self, upload_id: str) -> None:
+        """Tidy up, as well as it goes: a ticket left open expires by itself."""
+        with contextlib.suppress(MtsError):
+            await self._calls.abort(upload_id)

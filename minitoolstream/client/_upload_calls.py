@@ -1,0 +1,93 @@
+"""The API's calls about uploads, one method each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from minitoolstream.api import schema
+from minitoolstream.client._transport import Transport, decode
+from minitoolstream.client._types import receipt_of
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MAX_WAIT_SECONDS
+from minitoolstream.domain.message import wire_number
+from minitoolstream.domain.subject import check_subject, check_upload_id
+from minitoolstream.domain.upload import Receipt
+
+COMPLETE_TIMEOUT = 120.0
+"""The store joins the parts before it answers."""
+JSON = {"content-type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a producer says about a payload besides its bytes."""
+
+    content_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    producer_id: str | None = None
+    seqno: int | None = None
+    epoch: int | None = None
+
+
+class UploadCalls:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def ticket(self, subject: str, announced: Announcement, size: int, sha256: str) -> schema.Ticket | Receipt:
+        """A ticket; or the receipt, when a named producer's message is stored already."""
+        body = schema.UploadRequest(
+            size=size,
+            content_type=announced.content_type,
+            sha256=sha256,
+            headers=dict(announced.headers),
+            producer_id=announced.producer_id,
+            seqno=None if announced.seqno is None else wire_number(announced.seqno),
+            epoch=announced.epoch,
+        )
+        # Repeatable: a second ticket that nobody uses holds no payload and expires.
+        response = await self._transport.send(
+            "POST",
+            f"/v1/subjects/{check_subject(subject)}/uploads",
+            body=msgspec.json.encode(body),
+            headers=JSON,
+        )
+        if response.status == 201:
+            return decode(response, schema.Ticket)
+        return receipt_of(decode(response, schema.ReceiptAnswer))
+
+    async def receipt(self, upload_id: str, wait: float = 0) -> Receipt:
+        """What became of an upload; waits up to `wait` seconds for it to be committed."""
+        if not 0 <= wait <= MAX_WAIT_SECONDS:
+            raise MtsError("bad_request", f"wait is at most {MAX_WAIT_SECONDS:g} seconds", {"field": "wait"})
+        path = f"/v1/uploads/{check_upload_id(upload_id)}"
+        query = {"wait": f"{wait:g}"} if wait else None
+        return receipt_of(await self._transport.call("GET", path, schema.ReceiptAnswer, query=query, timeout=wait + 30))
+
+    async def complete(self, upload_id: str) -> Receipt:
+        path = f"/v1/uploads/{check_upload_id(upload_id)}/complete"
+        return receipt_of(await self._transport.call("POST", path, schema.ReceiptAnswer, timeout=COMPLETE_TIMEOUT))
+
+    async def abort(self, upload_id: str) -> Receipt:
+        path = f"/v1/uploads/{check_upload_id(upload_id)}"
+        return receipt_of(await self._transport.call("DELETE", path, schema.ReceiptAnswer))
+
+    async def parts(self, upload_id: str) -> tuple[schema.Parts, dict[int, schema.StoredPartAnswer]]:
+        """The form of a multipart upload, and all parts that arrived."""
+        path = f"/v1/uploads/{check_upload_id(upload_id)}/parts"
+        arrived: dict[int, schema.StoredPartAnswer] = {}
+        start: int | None = 1
+        while start is not None:
+            page = await self._transport.call("GET", path, schema.Parts, query={"start": start})
+            arrived.update({part.number: part for part in page.arrived})
+            start = page.next if page.next is not None and page.next > start else None
+        return page, arrived
+
+    async def sign_parts(self, upload_id: str, md5s: Sequence[tuple[int, str]]) -> list[schema.PartUrl]:
+        """URLs for these parts, each good for this very content: the store checks the MD5."""
+        path = f"/v1/uploads/{check_upload_id(upload_id)}/parts"
+        body = schema.PartsRequest(parts=[schema.PartToSign(number, md5) for number, md5 in md5s])
+        answer = await self._transport.call("POST", path, schema.Parts, body=msgspec.json.encode(body), headers=JSON)
+        return answer.urls

@@ -1,0 +1,249 @@
+"""Settings: the only module that reads the environment, `mts.yaml` and the stack's own files.
+
+A value comes from the first of: environment, `mts.yaml`, what `mts up` remembered under `.mts/`, the default.
+Secrets are never read from `mts.yaml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
+_BYTES = re.compile(r"(\d+)\s*(B|KB|MB|GB|KiB|MiB|GiB|TiB)?\Z", re.IGNORECASE)
+_FACTOR = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds of '24h', '7d', '500ms' or a plain number."""
+    match = _DURATION.match(str(value).strip())
+    if not match:
+        raise ValueError(f"{value!r} is not a duration; write 30s, 15m, 24h or 7d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_bytes(value: Any) -> int:
+    """Bytes of '16MiB', '5GB' or a plain number."""
+    match = _BYTES.match(str(value).strip())
+    if not match:
+        raise ValueError(f"{value!r} is not a size; write 512KiB, 16MiB or a number of bytes")
+    return int(match[1]) * _FACTOR[(match[2] or "b").lower()]
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in {"true", "false", "1", "0", "yes", "no", "on", "off"}:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return text in {"true", "1", "yes", "on"}
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list | tuple) else str(value).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value).strip()):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: its key in `mts.yaml`, how text becomes its value, and a line for the docs."""
+
+    key: str
+    default: Any
+    parse: Callable[[Any], Any]
+    about: str
+    secret: bool = False
+
+    @property
+    def env(self) -> str:
+        return "MTS_" + self.key.upper().replace(".", "_")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("server.host", "127.0.0.1", str, "address the host listens on"),
+    Option("server.port", 0, _integer, "port of the host; 0: a free one, remembered under `.mts/`"),
+    Option("server.workers", 2, _integer, "worker processes of the host"),
+    Option("server.urls", (), _words, "addresses of hosts, for the CLI and SDK; several are tried in turn"),
+    Option("server.cors_origins", (), _words, "web origins that may call the API from a browser"),
+    Option("server.inline_limit", 4 * MIB, parse_bytes, "largest body of an inline publish"),
+    Option("server.batch_limit", 16 * MIB, parse_bytes, "largest body of a batch publish"),
+    Option("server.token", None, str, "bearer token of the API", secret=True),
+    Option("server.webhook_token", None, str, "token the object store sends with its events", secret=True),
+    Option("tarantool.address", "127.0.0.1:3301", str, "host:port of Tarantool; port 0 with `mts up`: a free one"),
+    Option("tarantool.user", "mts", str, "the application's user"),
+    Option("tarantool.password", None, str, "its password", secret=True),
+    Option("tarantool.timeout", 5.0, parse_duration, "how long a call may take"),
+    Option("tarantool.memory", 256 * MIB, parse_bytes, "memory for metadata (`memtx_memory`), with `mts up`"),
+    Option("tarantool.wal_mode", "write", str, "`write`, or `fsync` to survive a power loss, with `mts up`"),
+    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up` (`MTS_TARANTOOL` works too)"),
+    Option("minio.endpoint", "127.0.0.1:9000", str, "host:port or URL of the object store (S3 API)"),
+    Option("minio.public_endpoint", None, str, "the same as clients reach it, when that differs"),
+    Option("minio.use_ssl", False, _boolean, "https when the endpoint is given without a scheme"),
+    Option("minio.bucket", "minitoolstream", str, "bucket for payloads"),
+    Option("minio.region", "us-east-1", str, "region that requests are signed for"),
+    Option("minio.access_key", None, str, "access key of the object store", secret=True),
+    Option("minio.secret_key", None, str, "secret key of the object store", secret=True),
+    Option("minio.cors_origins", ("*",), _words, "origins that may use a presigned URL from a browser, with `mts up`"),
+    Option("object_store.kind", "auto", str, "`auto`, `minio` or `ministack`, with `mts up` (`MTS_OBJECT_STORE` too)"),
+    Option("object_store.queue_url", None, str, "SQS queue with the bucket's events, where they do not come by webhook"),
+    Option("uploads.part_size", 16 * MIB, parse_bytes, "payloads above it are uploaded in parts of it"),
+    Option("uploads.ticket_life", 3600.0, parse_duration, "life of a ticket"),
+    Option("uploads.producer_ticket_life", 900.0, parse_duration, "life of a named producer's ticket"),
+    Option("uploads.max_life", 604800.0, parse_duration, "longest life of a ticket that arriving parts extend"),
+    Option("uploads.put_grace", 900.0, parse_duration, "how long a PUT begun in time may still take"),
+    Option("uploads.first_look", 30.0, parse_duration, "age at which the reconciler first looks for an open upload"),
+    Option("packs.grace", 3600.0, parse_duration, "age at which an uncommitted pack is deleted"),
+    Option("downloads.url_life", 3600.0, parse_duration, "life of a presigned download URL"),
+    Option("reconcile.interval", 10.0, parse_duration, "pause between two runs of the reconciler"),
+    Option("logging.level", "info", str, "debug, info, warning or error"),
+    Option("logging.format", "json", str, "json or text"),
+)
+ALIASES = {"tarantool.binary": "MTS_TARANTOOL", "object_store.kind": "MTS_OBJECT_STORE", "server.urls": "MTS_URL",
+           "server.token": "MTS_TOKEN", "server.webhook_token": "MTS_WEBHOOK_TOKEN"}
+NOT_YET = {
+    "ttl": "messages do not expire yet",
+    "subscription": "readers cannot wait for messages yet",
+    "vault": "secrets come from the environment or `.mts/`",
+}
+_BY_KEY = {option.key: option for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, frozen. `settings["server.port"]` is the value, `source("server.port")` where it came from."""
+
+    values: Mapping[str, Value]
+    home: Path
+    warnings: tuple[str, ...] = ()
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key].value
+
+    def source(self, key: str) -> str:
+        return self.values[key].source
+
+    def secret(self, key: str) -> str:
+        """A secret that must be there; the error names the variable to set."""
+        value = self.values[key].value
+        if not value:
+            raise MtsError("not_configured", f"{key} is not set: run `mts up`, or set {env_name(key)}")
+        return str(value)
+
+    def with_values(self, source: str = "given", **changes: Any) -> Settings:
+        """A copy with other values; double underscores stand for dots (`server__port=0`)."""
+        merged = dict(self.values)
+        for name, value in changes.items():
+            key = name.replace("__", ".")
+            merged[key] = Value(_BY_KEY[key].parse(value) if value is not None else None, source)
+        return Settings(merged, self.home, self.warnings)
+
+
+def env_name(key: str) -> str:
+    return ALIASES.get(key, _BY_KEY[key].env)
+
+
+def user_state_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the SDK remembers unfinished uploads: a directory of the user, not of a stack."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "minitoolstream"
+
+
+def load_settings(
+    environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, config_file: Path | None = None
+) -> Settings:
+    """Read every source once. Wrong values are an MtsError `bad_config` that names key and source."""
+    environ = os.environ if environ is None else environ
+    cwd = cwd or Path.cwd()
+    home = Path(environ.get("MTS_HOME") or _find_up(cwd, ".mts") or cwd / ".mts")
+    path = config_file or (Path(environ["MTS_CONFIG"]) if environ.get("MTS_CONFIG") else cwd / "mts.yaml")
+    file_values, warnings = _read_yaml(path, required=config_file is not None or "MTS_CONFIG" in environ)
+    remembered = {**_read_json(home / "state.json"), **_read_json(home / "secrets.json")}
+    sources = ((str(path), file_values), (str(home), remembered))
+    values = {option.key: _choose(option, environ, sources) for option in OPTIONS}
+    return Settings(values, home, warnings)
+
+
+def _choose(
+    option: Option, environ: Mapping[str, str], sources: tuple[tuple[str, Mapping[str, Any]], ...]
+) -> Value:
+    candidates = [(name, environ.get(name)) for name in (ALIASES.get(option.key), option.env) if name]
+    candidates += [(source, values.get(option.key)) for source, values in sources]
+    for source, raw in candidates:
+        if raw is None or raw == "":
+            continue
+        try:
+            return Value(option.parse(raw), source)
+        except ValueError as error:
+            raise MtsError("bad_config", f"{option.key} (from {source}): {error}") from None
+    return Value(option.default, "default")
+
+
+def _find_up(start: Path, name: str) -> Path | None:
+    for folder in (start, *start.parents):
+        if (folder / name).is_dir():
+            return folder / name
+    return None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The `settings` map of one of the stack's own files; empty when `mts up` has not run here."""
+    try:
+        content: dict[str, Any] = msgspec.json.decode(path.read_bytes()).get("settings", {})
+    except FileNotFoundError:
+        return {}
+    except (msgspec.DecodeError, AttributeError):
+        raise MtsError("bad_config", f"{path} is damaged; remove it and run `mts up`") from None
+    return content
+
+
+def _read_yaml(path: Path, *, required: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    if not path.exists():
+        if required:
+            raise MtsError("bad_config", f"{path} does not exist")
+        return {}, ()
+    try:
+        content = yaml.safe_load(path.read_text("utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise MtsError("bad_config", f"{path} is not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise MtsError("bad_config", f"{path} must be a map of sections such as `server:`")
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for section, entries in content.items():
+        if section in NOT_YET:
+            warnings.append(f"{path}: `{section}` has no effect: {NOT_YET[section]}")
+            continue
+        if not isinstance(entries, dict):
+            raise MtsError("bad_config", f"{path}: unknown key `{section}`")
+        for name, value in entries.items():
+            key = f"{section}.{name}"
+            if key not in _BY_KEY:
+                raise MtsError("bad_config", f"{path}: unknown key `{key}`; `mts config show` lists all")
+            if _BY_KEY[key].secret:
+                raise MtsError("bad_config", f"{path}: `{key}` is a secret; set {env_name(key)} instead")
+            values[key] = value
+    return values, tuple(warnings)

@@ -1,0 +1,80 @@
+"""Uploads: what a producer announced, what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class State(StrEnum):
+    OPEN = "open"
+    STORED = "stored"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+
+    @property
+    def final(self) -> bool:
+        return self not in (State.OPEN, State.STORED)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSpec:
+    """One payload a producer announces. Checked by `domain.checks` before it gets here."""
+
+    size: int
+    content_type: str
+    sha256: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    producer_id: str | None = None
+    seqno: int | None = None
+    epoch: int | None = None
+    sizes: tuple[int, ...] | None = None
+    part_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload as the metadata store knows it."""
+
+    id: str
+    subject: str
+    object_name: str
+    state: State
+    size: int
+    content_type: str
+    sha256: str | None
+    producer_id: str | None
+    seqno: int | None
+    created_at: int
+    expires_at: int
+    multipart_id: str | None = None
+    part_size: int | None = None
+    parts_seen: int = 0
+    byte_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an upload. `sequence` is there exactly when it is committed."""
+
+    upload_id: str | None
+    state: State
+    sequence: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+    duplicate: bool = False
+    waits_for: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A payload the store says it has: the facts that a commit re-checks against the ticket."""
+
+    upload_id: str
+    object_name: str
+    size: int
+    etag: str | None = None

@@ -1,0 +1,163 @@
+"""The ASGI application of one worker: its life, its routes, what is counted and logged of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from minitoolstream.api.app import Request, Response, Route
+from minitoolstream.api.openapi import openapi
+from minitoolstream.config import Settings
+from minitoolstream.host.auth import BearerGuard
+from minitoolstream.host.cors import Cors
+from minitoolstream.host.dispatch import Dispatcher, api_endpoint, own_endpoint
+from minitoolstream.host.exchange import DisconnectedError, Exchange, Receive, Scope, Send, request_ids
+from minitoolstream.host.functions import Functions
+from minitoolstream.host.health import healthz, readyz
+from minitoolstream.host.metrics import CONTENT_TYPE, HOST, WEBHOOK, Metrics
+from minitoolstream.host.pages import page_routes
+from minitoolstream.host.router import Router
+from minitoolstream.host.schedules import Schedule
+from minitoolstream.host.sqs import Poller, open_queue
+from minitoolstream.host.webhook import PATH, Webhook
+from minitoolstream.stack.bundle import bundled
+
+SLOW_SECONDS = 1.0
+PUBLISH_METRICS_EVERY = 0.25
+FINISH_SECONDS = 5.0
+log = logging.getLogger("mts.host")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a worker joins the routes to; tests hand in fakes."""
+
+    open_core: Callable[[Settings, Metrics], Awaitable[Any]]
+    reconcile: Callable[[Any], Awaitable[Any]]
+
+
+class Host:
+    """Call it with ASGI's three arguments. `drain` ends the waits of long polls, before the server stops."""
+
+    def __init__(self, settings: Settings, functions: Functions, metrics: Metrics, wiring: Wiring) -> None:
+        self._settings = settings
+        self._functions = functions
+        self._metrics = metrics
+        self._wiring = wiring
+        self._cors = Cors(settings["server.cors_origins"])
+        self._webhook = Webhook(functions.handle_event)
+        self._dispatcher = Dispatcher(self._routes(), self._cors, request_ids())
+        self._tasks: list[asyncio.Task[None]] = []
+        self.core: Any = None
+
+    def _routes(self) -> Router:
+        settings, router = self._settings, Router()
+        guard = BearerGuard(settings.secret("server.token"), "api")
+        for function, route in self._functions.routes:
+            router.add(api_endpoint(function, route, guard, settings))
+        description = msgspec.json.encode(openapi(self._functions.routes))
+
+        async def openapi_json(_request: Request) -> Response:
+            return Response(description, 200, {"content-type": "application/json", "cache-control": "no-cache"})
+
+        async def metrics(_request: Request) -> Response:
+            return Response(self._metrics.render(), 200, {"content-type": CONTENT_TYPE})
+
+        own = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics, "/openapi.json": openapi_json}
+        for path, handler in own.items():
+            for method in ("GET", "HEAD"):
+                router.add(own_endpoint(Route(method, path, handler, path)))
+        for page in page_routes(bundled("web")):
+            router.add(own_endpoint(page))
+        if token := settings["server.webhook_token"]:
+            route = Route("POST", PATH, self._webhook.object_created, "an event of the object store")
+            router.add(own_endpoint(route, BearerGuard(token, "object-store"), WEBHOOK))
+        return router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = perf_counter()
+        exchange = Exchange(scope, receive)
+        try:
+            response = await self._dispatcher.answer(exchange)
+        except DisconnectedError:
+            log.debug("a client left before its request was complete")
+            return
+        seconds = perf_counter() - began
+        await exchange.respond(response, self._cors.headers_for(exchange.headers.get("origin")), send)
+        endpoint = exchange.endpoint
+        side, label = (endpoint.side, endpoint.label) if endpoint else (HOST, "none")
+        self._metrics.request(side, label, response.status, seconds)
+        if response.status >= 500 or (seconds > SLOW_SECONDS and b"wait=" not in scope["query_string"]):
+            self._log(logging.WARNING, exchange, response.status, seconds)
+        elif log.isEnabledFor(logging.DEBUG):
+            # A line costs as much as the whole dispatch, and /metrics counts for less.
+            self._log(logging.DEBUG, exchange, response.status, seconds)
+
+    def _log(self, level: int, exchange: Exchange, status: int, seconds: float) -> None:
+        error = exchange.error
+        fields = {
+            "request_id": exchange.request_id,
+            "method": exchange.method,
+            "path": exchange.path,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+        }
+        log.log(level, f"{error.code}: {error.message}" if error else "request", extra={"fields": fields})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:
+            log.exception("the worker cannot start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def start(self) -> None:
+        """Opens no connection that must succeed: a host starts with Tarantool or the store down."""
+        settings = self._settings
+        core = await self._wiring.open_core(settings, self._metrics)
+        self.core = self._dispatcher.core = core
+        schedule = Schedule(core, self._wiring.reconcile, settings["reconcile.interval"])
+        self._tasks = [asyncio.create_task(self._publish_metrics()), asyncio.create_task(schedule.run())]
+        if url := settings["object_store.queue_url"]:
+            poller = Poller(open_queue(settings), url, core, self._functions.handle_event)
+            self._tasks.append(asyncio.create_task(poller.run()))
+
+    def drain(self) -> None:
+        """From now on nothing waits any more: receipts are answered as they are."""
+        if self.core is not None:
+            self.core.draining.set()
+
+    async def stop(self) -> None:
+        self.drain()
+        await self._webhook.finish(FINISH_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._metrics.publish()
+        await self.core.close()
+
+    async def _publish_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(PUBLISH_METRICS_EVERY)
+            self._metrics.publish()

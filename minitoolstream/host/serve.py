@@ -1,0 +1,81 @@
+"""`mts serve`: bind, fork the workers, watch over them."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import resource
+import socket
+import time
+
+from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.host import logs
+from minitoolstream.host.auth import BearerGuard, is_loopback
+from minitoolstream.host.board import Board
+from minitoolstream.host.functions import load_functions
+from minitoolstream.host.supervisor import Supervisor
+from minitoolstream.host.worker import BACKLOG, Worker
+
+DRAIN_SECONDS = 25.0
+_WORKER_DRAIN_SECONDS = DRAIN_SECONDS - 3
+_BIND_SECONDS = 3.0
+log = logging.getLogger("mts.host")
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code is 0 when everything begun was finished.
+
+    MtsError when it cannot start: no token, a port in use, a missing function.
+    """
+    logs.configure(settings)
+    _check_tokens(settings)
+    functions = load_functions()
+    listener = _listen(settings["server.host"], settings["server.port"])
+    _raise_open_files()
+    host, port = listener.getsockname()[:2]
+    for warning in settings.warnings:
+        log.warning("%s", warning)
+    if not is_loopback(host):
+        log.warning("other machines can reach %s, and this server speaks no TLS: put a proxy before it", host)
+    workers = max(1, settings["server.workers"])
+    worker = Worker(settings, functions, Board(workers), listener, _WORKER_DRAIN_SECONDS)
+    gc.freeze()
+
+    shown = f"[{host}]" if ":" in host else host
+    log.info("listening on http://%s:%d with %d workers", shown, port, workers)
+    code = Supervisor(worker.run, workers, deadline=DRAIN_SECONDS, on_stop=listener.close).serve()
+    log.info("stopped")
+    return code
+
+
+def _check_tokens(settings: Settings) -> None:
+    tokens = {"server.token": settings.secret("server.token")}
+    if not settings["object_store.queue_url"]:
+        tokens["server.webhook_token"] = settings.secret("server.webhook_token")
+    for key, token in tokens.items():
+        if BearerGuard(token, key).is_short:
+            log.warning("%s is short; a longer one cannot be guessed", key)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """One socket for all workers: when one of them dies, no connection is waiting in a queue of its own."""
+    deadline = time.monotonic() + _BIND_SECONDS
+    while True:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        except OSError as error:
+            # The workers of a host that was killed need a moment to leave.
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                why = error.strerror or error
+                raise MtsError("bad_config", f"cannot listen on {host}:{port}: {why}") from None
+            time.sleep(0.1)
+
+
+def _raise_open_files() -> None:
+    """Every connection is an open file, and the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,84 @@
+"""Commit payloads that are in the bucket: the way from an event to a sequence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.object_event import ObjectCreated, Rejected
+from minitoolstream.domain.subject import PACK_PREFIX, upload_id_of
+from minitoolstream.domain.upload import Receipt, State, StoredObject
+from minitoolstream.ports import MetadataStore, Metrics
+from minitoolstream.services.core import Core
+
+_PER_CALL = 500
+
+
+class Committer:
+    """Batches without waiting: one call in flight, what arrives meanwhile forms the next."""
+
+    def __init__(self, metadata: MetadataStore, metrics: Metrics) -> None:
+        self._metadata = metadata
+        self._metrics = metrics
+        self._queue: deque[tuple[StoredObject, asyncio.Future[Receipt | None]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def commit(self, stored: StoredObject) -> Receipt | None:
+        """What became of the upload; None when nobody knows it."""
+        answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
+        self._queue.append((stored, answer))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await answer
+
+    async def _run(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(_PER_CALL, len(self._queue)))]
+            try:
+                receipts = await self._metadata.commit_uploads([stored for stored, _ in batch])
+            except BaseException as error:
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(_as_error(error))
+                if not isinstance(error, MtsError):
+                    raise
+                continue
+            committed = 0
+            for (_, answer), receipt in zip(batch, receipts, strict=True):
+                if receipt and receipt.state is State.COMMITTED and not receipt.duplicate:
+                    committed += 1
+                if not answer.done():
+                    answer.set_result(receipt)
+            self._metrics.committed(committed)
+
+
+def _as_error(error: BaseException) -> BaseException:
+    return error if isinstance(error, MtsError) else MtsError("internal", "the commit failed")
+
+
+async def commit_created(core: Core, record: ObjectCreated | Rejected) -> Receipt | None:
+    """Commit what an event announces. What is not ours or does not fit is recorded, never raised: only a part
+    that is down is an error, and then the event may come again."""
+    if isinstance(record, Rejected):
+        await reject(core, record.object_name, record.reason)
+        return None
+    if record.bucket != core.settings["minio.bucket"]:
+        await reject(core, record.object_name, "foreign_bucket")
+        return None
+    upload_id = upload_id_of(record.object_name)
+    if upload_id is None:
+        if not record.object_name.startswith(PACK_PREFIX):
+            await reject(core, record.object_name, "foreign_object")
+        return None
+    receipt = await core.committer.commit(StoredObject(upload_id, record.object_name, record.size, record.etag))
+    if receipt is None:
+        await reject(core, record.object_name, "unknown_upload")
+    elif receipt.state is State.REJECTED:
+        core.metrics.rejected((receipt.reason or "rejected").partition(":")[0])
+    return receipt
+
+
+async def reject(core: Core, object_name: str, reason: str) -> None:
+    core.metrics.rejected(reason)
+    await core.metadata.reject_event(object_name[:1024], reason)

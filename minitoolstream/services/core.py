@@ -1,0 +1,57 @@
+"""What every use case is given: the ports, and the few things that live as long as the process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from minitoolstream.config import Settings
+from minitoolstream.ports import MetadataStore, Metrics, PayloadStore, Signer
+
+if TYPE_CHECKING:
+    from minitoolstream.services.commit_uploads import Committer
+    from minitoolstream.services.publish_inline import Packer
+    from minitoolstream.services.watch_changes import Watcher
+
+_MEASURE_EVERY = 60.0
+
+
+class ServerClock:
+    """Tarantool's clock, measured now and then: ids that are compared there are made by its time."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._offset_ms = 0
+        self._measured_at: float | None = None
+
+    async def now_ms(self) -> int:
+        if self._measured_at is None or time.monotonic() - self._measured_at > _MEASURE_EVERY:
+            self._offset_ms = await self._metadata.now_ms() - _local_ms()
+            self._measured_at = time.monotonic()
+        return _local_ms() + self._offset_ms
+
+
+def _local_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Core:
+    settings: Settings
+    metadata: MetadataStore
+    payloads: PayloadStore
+    signer: Signer
+    metrics: Metrics
+    clock: ServerClock
+    committer: Committer
+    packer: Packer
+    watcher: Watcher
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def close(self) -> None:
+        await self.packer.close()
+        await self.watcher.close()
+        await self.metadata.close()
+        await self.payloads.close()

@@ -1,0 +1,44 @@
+"""Receipts: what became of an upload, as soon as it is known."""
+
+from __future__ import annotations
+
+import asyncio
+
+from minitoolstream.domain.errors import not_found
+from minitoolstream.domain.limits import MAX_WAIT_SECONDS
+from minitoolstream.domain.upload import Receipt
+from minitoolstream.services.core import Core
+
+
+async def get_receipt(core: Core, upload_id: str, wait: float = 0.0) -> Receipt:
+    """The receipt now, or when the upload has ended, or after `wait` seconds, whichever comes first."""
+    if wait <= 0:
+        return await _read(core, upload_id)
+    deadline = asyncio.get_running_loop().time() + min(wait, MAX_WAIT_SECONDS)
+    with core.watcher.watch(upload_id) as changed:
+        while True:
+            changed.clear()
+            receipt = await _read(core, upload_id)
+            if receipt.state.final or core.draining.is_set():
+                return receipt
+            if not await _first_of(changed, core.draining, until=deadline):
+                return receipt
+
+
+async def _read(core: Core, upload_id: str) -> Receipt:
+    found = await core.metadata.get_upload(upload_id)
+    if found is None:
+        raise not_found("there is no such upload; it may have ended long ago", upload_id=upload_id)
+    return found[1]
+
+
+async def _first_of(changed: asyncio.Event, draining: asyncio.Event, *, until: float) -> bool:
+    """True when one of the events is set before the deadline."""
+    waits = [asyncio.ensure_future(changed.wait()), asyncio.ensure_future(draining.wait())]
+    try:
+        left = until - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait(waits, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for task in waits:
+            task.cancel()

@@ -1,0 +1,135 @@
+"""Tickets: where and how a producer may put its payload, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
+from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
+from minitoolstream.ports import NewUpload, SignedRequest
+from minitoolstream.services.core import Core
+
+_LONGEST_SIGNATURE = 7 * 24 * 3600
+_LONGEST_METADATA = 1024
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPart:
+    number: int
+    size: int
+    request: SignedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One request that stores the payload, or the first page of its parts."""
+
+    upload: Upload
+    request: SignedRequest | None = None
+    parts: list[SignedPart] | None = None
+
+
+async def issue_tickets(core: Core, subject: str, specs: Sequence[UploadSpec]) -> list[Ticket | Receipt]:
+    """A ticket for each announcement, all or none; a receipt where the producer's seqno is stored already."""
+    part_size = core.settings["uploads.part_size"]
+    sized = [replace(spec, part_size=part_size_for(spec.size, part_size)) for spec in specs]
+    created = await core.metadata.create_uploads(subject, sized)
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(new: NewUpload) -> Ticket | Receipt:
+        if new.upload is None:
+            assert new.receipt is not None
+            return new.receipt
+        if new.upload.part_size is None:
+            return Ticket(new.upload, request=_sign_put(core, new.upload))
+        async with limit:
+            return await _multipart_ticket(core, new.upload)
+
+    return await asyncio.gather(*(one(new) for new in created))
+
+
+def part_size_for(size: int, part_size: int) -> int | None:
+    """None for a single PUT; else a part size that needs at most 10,000 parts, in whole MiB."""
+    if size <= part_size:
+        return None
+    smallest = -(-size // MAX_PARTS)
+    return max(part_size, -(-smallest // MIB) * MIB)
+
+
+def part_count(upload: Upload) -> int:
+    assert upload.part_size is not None
+    return -(-upload.size // upload.part_size)
+
+
+def size_of_part(upload: Upload, number: int) -> int:
+    assert upload.part_size is not None
+    return min(upload.part_size, upload.size - (number - 1) * upload.part_size)
+
+
+async def _multipart_ticket(core: Core, upload: Upload) -> Ticket:
+    upload = await ensure_multipart(core, upload)
+    numbers = range(1, min(part_count(upload), PARTS_PER_PAGE) + 1)
+    return Ticket(upload, parts=[sign_part(core, upload, number) for number in numbers])
+
+
+async def ensure_multipart(core: Core, upload: Upload) -> Upload:
+    """Begin the multipart upload unless that has happened; when two do it at once, the first counts."""
+    if upload.multipart_id is not None:
+        return upload
+    multipart_id = await core.payloads.create_multipart(
+        upload.object_name, content_type=upload.content_type, metadata=recovery_metadata(upload)
+    )
+    known = await core.metadata.set_multipart(upload.id, multipart_id)
+    if known.multipart_id != multipart_id:
+        await core.payloads.abort_multipart(upload.object_name, multipart_id)
+    return known
+
+
+def sign_part(core: Core, upload: Upload, number: int, md5: str | None = None) -> SignedPart:
+    assert upload.multipart_id is not None
+    size = size_of_part(upload, number)
+    request = core.signer.put_part(
+        upload.object_name,
+        multipart_id=upload.multipart_id,
+        number=number,
+        size=size,
+        expires_in=_seconds_left(upload),
+        md5=md5,
+    )
+    return SignedPart(number, size, request)
+
+
+def _sign_put(core: Core, upload: Upload) -> SignedRequest:
+    return core.signer.put(
+        upload.object_name,
+        size=upload.size,
+        content_type=upload.content_type,
+        expires_in=_seconds_left(upload),
+        sha256=upload.sha256,
+        metadata=recovery_metadata(upload),
+    )
+
+
+def _seconds_left(upload: Upload) -> int:
+    left = upload.expires_at - int(time.time())
+    if left <= 0:
+        raise MtsError("upload_final", "this ticket has expired; ask for a new one", {"upload_id": upload.id})
+    return min(left, _LONGEST_SIGNATURE)
+
+
+def recovery_metadata(upload: Upload) -> dict[str, str]:
+    """What a rebuild from the bucket alone needs to know of a named producer's payload. Stores take 2 KiB of
+    metadata at most, so a longer producer id is left to the journal."""
+    if upload.producer_id is None:
+        return {}
+    metadata = {"mts-seqno": str(upload.seqno)}
+    producer = quote(upload.producer_id, safe="")
+    if len(producer) <= _LONGEST_METADATA:
+        metadata["mts-producer"] = producer
+    return metadata

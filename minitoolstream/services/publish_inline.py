@@ -1,0 +1,165 @@
+"""Inline publishes are packed together: one PUT and one commit for all that arrive while the last PUT runs.
+
+Alone, a message waits for nobody; under load, the cost is shared. Each caller is answered after the commit, with
+its own sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES, MIB
+from minitoolstream.domain.pack import InlineMessage, Pack, build_pack
+from minitoolstream.domain.subject import new_id, pack_name
+from minitoolstream.domain.upload import State
+from minitoolstream.ports import MetadataStore, Metrics, PackResult, PayloadStore
+from minitoolstream.services.core import Core, ServerClock
+
+_PACK_BYTES = 8 * MIB
+_PACK_CONTENT_TYPE = "application/vnd.mts.pack"
+_FRAME_METADATA = 96  # an upper bound of what a message without headers of its own adds to a pack's head
+_QUEUE_BYTES = 64 * MIB
+
+Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]"]
+
+
+class PackWriter:
+    """Stores a pack and commits it, in two steps, so that the next pack's PUT need not wait for this commit."""
+
+    def __init__(self, metadata: MetadataStore, payloads: PayloadStore, clock: ServerClock, metrics: Metrics) -> None:
+        self._metadata = metadata
+        self._payloads = payloads
+        self._clock = clock
+        self._metrics = metrics
+
+    async def put(self, pack: Pack) -> str:
+        """The new object's name. If this fails the object may be there: the reconciler removes it."""
+        name = pack_name(new_id(await self._clock.now_ms()))
+        await self._payloads.put_new(name, pack.body, content_type=_PACK_CONTENT_TYPE)
+        return name
+
+    async def commit(self, name: str, pack: Pack) -> list[PackResult]:
+        """A result for each message, in the order in which they were packed."""
+        by_group = await self._metadata.commit_pack(name, pack.groups)
+        results: dict[int, PackResult] = {}
+        for group, answers in zip(pack.groups, by_group, strict=True):
+            results.update(zip(group.indexes, answers, strict=True))
+        committed = sum(1 for result in results.values() if _is_new(result))
+        self._metrics.committed(committed)
+        return [results[index] for index in range(len(results))]
+
+
+def _is_new(result: PackResult) -> bool:
+    return result.receipt is not None and result.receipt.state is State.COMMITTED and not result.receipt.duplicate
+
+
+class Packer:
+    """Keeps one PUT in flight; what arrives meanwhile forms the next pack."""
+
+    def __init__(self, writer: PackWriter) -> None:
+        self.writer = writer
+        self._queue: deque[Waiting] = deque()
+        self._queued_bytes = 0
+        self._running: asyncio.Task[None] | None = None
+
+    async def publish(self, message: InlineMessage) -> PackResult:
+        if self._queued_bytes + len(message.data) > _QUEUE_BYTES:
+            raise MtsError("overloaded", "too many publishes are waiting for the object store; try again shortly")
+        answer: asyncio.Future[PackResult] = asyncio.get_running_loop().create_future()
+        self._queue.append((message, answer))
+        self._queued_bytes += len(message.data)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await answer
+
+    async def _run(self) -> None:
+        commit: asyncio.Task[None] | None = None
+        while self._queue:
+            batch = self._take()
+            try:
+                pack = build_pack([message for message, _ in batch])
+                name = await self.writer.put(pack)
+            except Exception as error:  # every caller gets it; the loop serves the next pack
+                _fail(batch, error)
+                continue
+            if commit is not None:
+                await commit
+            commit = asyncio.create_task(self._commit(name, pack, batch))
+        if commit is not None:
+            await commit
+        if self._queue:
+            await self._run()
+
+    async def _commit(self, name: str, pack: Pack, batch: Sequence[Waiting]) -> None:
+        try:
+            results = await self.writer.commit(name, pack)
+        except Exception as error:  # as above
+            _fail(batch, error)
+            return
+        for (_, answer), result in zip(batch, results, strict=True):
+            if not answer.done():
+                answer.set_result(result)
+
+    def _take(self) -> list[Waiting]:
+        batch: list[Waiting] = []
+        size = metadata = 0
+        while self._queue and len(batch) < MAX_MESSAGES_PER_PACK:
+            message, answer = self._queue[0]
+            size += len(message.data)
+            metadata += metadata_size(message)
+            if batch and (size > _PACK_BYTES or metadata > MAX_PACK_METADATA_BYTES):
+                break
+            self._queue.popleft()
+            self._queued_bytes -= len(message.data)
+            batch.append((message, answer))
+        return batch
+
+    async def close(self) -> None:
+        """Finish what was taken on."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+
+
+def metadata_size(message: InlineMessage) -> int:
+    """An upper bound of what a message adds to its pack's head."""
+    size = _FRAME_METADATA + len(message.content_type)
+    if message.headers:
+        size += len(msgspec.json.encode(message.headers))
+    if message.producer_id is not None:
+        size += 64 + len(msgspec.json.encode(message.producer_id))
+    return size + len(message.key or "") + len(message.digest or "") + 32
+
+
+def _fail(batch: Sequence[Waiting], error: Exception) -> None:
+    if not isinstance(error, MtsError):
+        error = MtsError("internal", f"packing failed: {type(error).__name__}")
+    for _, answer in batch:
+        if not answer.done():
+            answer.set_exception(error)
+
+
+async def publish_inline(core: Core, message: InlineMessage) -> PackResult:
+    """Store one small message; a result that carries an error changed nothing."""
+    if message.key is not None:
+        message.digest = _digest(message)
+    return await core.packer.publish(message)
+
+
+def _digest(message: InlineMessage) -> str:
+    """What makes two publishes with one Idempotency-Key the same: type, headers and payload."""
+    hashed = hashlib.sha256(msgspec.json.encode([message.content_type, sorted(message.headers.items())]))
+    hashed.update(message.data)
+    return hashed.hexdigest()[:32]
+
+
+async def publish_batch(core: Core, messages: Sequence[InlineMessage]) -> list[PackResult]:
+    """Many messages: one pack, one commit, a result each."""
+    pack = build_pack(messages)
+    name = await core.packer.writer.put(pack)
+    return await core.packer.writer.commit(name, pack)

@@ -1,0 +1,116 @@
+"""The reconciler: finds what an event should have told us, and clears what nobody will finish.
+
+It walks uploads whose time has come, the trash, and young packs; its cost follows what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+
+from minitoolstream.domain.subject import PACK_PREFIX
+from minitoolstream.domain.upload import State, StoredObject, Upload
+from minitoolstream.services.core import Core
+from minitoolstream.services.delete_trash import delete_trash
+
+_UPLOADS_AT_ONCE = 100
+_PACKS_AT_ONCE = 500
+_IN_PARALLEL = 8
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one run did."""
+
+    looked: int = 0
+    committed: int = 0
+    expired: int = 0
+    postponed: int = 0
+    removed: int = 0
+    packs_settled: int = 0
+    packs_discarded: int = 0
+    objects_deleted: int = 0
+    keys_forgotten: int = 0
+
+    def counts(self) -> dict[str, int]:
+        return asdict(self)
+
+
+async def reconcile(core: Core) -> Summary:
+    """One run over everything that is due. Safe beside any other, at any time."""
+    summary = Summary()
+    await _walk_uploads(core, summary)
+    await _walk_packs(core, summary)
+    summary.objects_deleted = await delete_trash(core)
+    while forgotten := await core.metadata.trim_idempotency():
+        summary.keys_forgotten += forgotten
+    return summary
+
+
+async def _walk_uploads(core: Core, summary: Summary) -> None:
+    limit = asyncio.Semaphore(_IN_PARALLEL)
+
+    async def one(upload: Upload) -> None:
+        async with limit:
+            await _look_at(core, upload, summary)
+
+    while True:
+        due = await core.metadata.uploads_due(_UPLOADS_AT_ONCE)
+        summary.removed += due.removed
+        summary.looked += len(due.uploads)
+        await asyncio.gather(*(one(upload) for upload in due.uploads))
+        if not due.more:
+            return
+
+
+async def _look_at(core: Core, upload: Upload, summary: Summary) -> None:
+    if upload.state is State.STORED:
+        await core.metadata.resume_upload(upload.id)
+        return
+    stored = await core.payloads.find(upload.object_name)
+    if upload.state.final:
+        await core.metadata.settle_upload(upload.id, object_is_there=stored is not None)
+        summary.removed += 1
+        return
+    if stored is not None:
+        receipt = await core.committer.commit(StoredObject(upload.id, stored.name, stored.size, stored.etag))
+        summary.committed += int(receipt is not None and receipt.state is State.COMMITTED)
+        return
+    if await _is_over(core, upload):
+        receipt = await core.metadata.expire_upload(upload.id)
+        summary.expired += int(receipt.state is State.EXPIRED)
+        return
+    await core.metadata.postpone_upload(upload.id, await _parts_seen(core, upload))
+    summary.postponed += 1
+
+
+async def _is_over(core: Core, upload: Upload) -> bool:
+    """Past its time, with nothing arriving any more: no PUT holds the key, no part came since the last look."""
+    end_ms = (upload.expires_at + int(core.settings["uploads.put_grace"])) * 1000
+    if await core.clock.now_ms() < end_ms:
+        return False
+    if await _parts_seen(core, upload) > upload.parts_seen:
+        return False
+    return not await core.payloads.is_being_written(upload.object_name)
+
+
+async def _parts_seen(core: Core, upload: Upload) -> int:
+    if upload.multipart_id is None:
+        return 0
+    parts = await core.payloads.list_parts(upload.object_name, upload.multipart_id)
+    return len(parts or [])
+
+
+async def _walk_packs(core: Core, summary: Summary) -> None:
+    """Packs are named by time: those behind the cursor are accounted for, those younger than the grace may still
+    be committed."""
+    while True:
+        cursor = await core.metadata.packs_cursor()
+        listed = await core.payloads.list_after(PACK_PREFIX, cursor or PACK_PREFIX, _PACKS_AT_ONCE)
+        if not listed:
+            return
+        settled, discarded = await core.metadata.settle_packs(cursor, [pack.name for pack in listed])
+        summary.packs_settled += settled
+        summary.packs_discarded += discarded
+        if settled < _PACKS_AT_ONCE:
+            return

@@ -1,0 +1,139 @@
+"""Debian packages: installed where we may, else downloaded and unpacked under our cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack.commands import Update, ignore, output, prepended, run
+from minitoolstream.stack.program import Program, cache_folder, on_path
+
+_QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+
+
+def get_program(name: str, package: str, *, update: Update = ignore) -> Program:
+    """The program `name`, from PATH, from the package, or from the package unpacked without root."""
+    found = on_path(name) or unpacked(name, package)
+    if found:
+        return found
+    if not shutil.which("apt-get"):
+        raise MtsError(
+            "dependency_missing", f"{name} is not installed, and there is no apt-get to get it with"
+        )
+    prefix = root_prefix()
+    if prefix is not None:
+        install(package, prefix, update=update)
+        found = on_path(name)
+    else:
+        unpack(package, update=update)
+        found = unpacked(name, package)
+    if not found:
+        raise MtsError("dependency_missing", f"the package {package} did not bring the program {name}")
+    return found
+
+
+def root_prefix() -> list[str] | None:
+    """What makes a command run as root without asking for a password; None when nothing does."""
+    if os.geteuid() == 0:
+        return []
+    return ["sudo", "-n"] if output(["sudo", "-n", "true"]) is not None else None
+
+
+def install(package: str, prefix: Sequence[str], *, update: Update = ignore) -> None:
+    update(f"installing Debian's {package}")
+    log = _log()
+    command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]
+    try:
+        run([*command, "install", "-y", "--no-install-recommends", package], log=log)
+    except MtsError:
+        # Fresh images come without package lists, old ones with lists of files that are gone.
+        update("reading Debian's package lists")
+        run([*command, "update"], log=log)
+        update(f"installing Debian's {package}")
+        run([*command, "install", "-y", "--no-install-recommends", package], log=log)
+
+
+def unpacked(name: str, package: str) -> Program | None:
+    """A program that `unpack` brought in an earlier run, with the search paths it needs."""
+    root = _root(package)
+    program = root / "usr" / "bin" / name
+    if not program.exists():
+        return None
+    libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
+    lua = root / "usr" / "share" / "lua" / "5.1"
+    environ = {
+        "PATH": prepended("PATH", [root / "usr" / "bin"]),
+        "LD_LIBRARY_PATH": prepended("LD_LIBRARY_PATH", libraries),
+    }
+    if lua.is_dir():
+        environ["LUA_PATH"] = f"{lua}/?.lua;{lua}/?/init.lua;;"
+        environ["LUA_CPATH"] = ";".join([*(f"{folder}/lua/5.1/?.so" for folder in libraries), ";"])
+    return Program(program, f"Debian's package, unpacked under {root}", environ)
+
+
+def unpack(package: str, *, update: Update = ignore) -> None:
+    """Download and unpack a package and what it needs and this machine lacks. Works without root."""
+    options = _options(update)
+    needed = _needed(package, options)
+    root = _root(package)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root.parent) as temporary:
+        folder, target = Path(temporary), Path(temporary) / "root"
+        update(f"downloading {len(needed)} Debian packages for {package}")
+        run(["apt-get", "-q", *options, "download", *needed], log=_log(), folder=folder, environ=_QUIET)
+        for archive in sorted(folder.glob("*.deb")):
+            update(f"unpacking {archive.name.split('_')[0]}")
+            run(["dpkg-deb", "-x", str(archive), str(target)], log=_log())
+        if root.exists():
+            shutil.rmtree(root)
+        # In one step, so that an interrupted run leaves nothing that looks complete.
+        target.rename(root)
+
+
+def _needed(package: str, options: Sequence[str]) -> list[str]:
+    listed = output(
+        ["apt-get", "-s", *options, "install", "--no-install-recommends", package], environ=_QUIET
+    )
+    if listed is None:
+        raise MtsError("dependency_missing", f"Debian's package lists do not know {package}")
+    names = re.findall(r"^Inst (\S+)", listed, re.MULTILINE)
+    # Installed, yet its program is not on PATH: the package itself is all we need.
+    return names or [package]
+
+
+def _options(update: Update) -> list[str]:
+    """Options for apt-get that need no root; with package lists of our own when the machine has none."""
+    options = ["-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=" + _user()]
+    lists = Path("/var/lib/apt/lists")
+    if any(lists.glob("*Packages*")):
+        return options
+    state, cache = cache_folder() / "apt" / "state", cache_folder() / "apt" / "cache"
+    for folder in (state / "lists" / "partial", cache / "archives" / "partial"):
+        folder.mkdir(parents=True, exist_ok=True)
+    options += ["-o", f"Dir::State={state}", "-o", "Dir::State::status=/var/lib/dpkg/status"]
+    options += ["-o", f"Dir::Cache={cache}"]
+    update("reading Debian's package lists")
+    run(["apt-get", "-q", *options, "update"], log=_log(), environ=_QUIET)
+    return options
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "root"
+
+
+def _root(package: str) -> Path:
+    return cache_folder() / "debian" / package
+
+
+def _log() -> Path:
+    return cache_folder() / "logs" / "apt.log"

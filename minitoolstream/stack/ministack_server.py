@@ -1,0 +1,63 @@
+"""Runs the emulator behind a gate. Started with the emulator's own Python, so it imports nothing of ours.
+
+The emulator takes the key `test`, any account number and no key at all for its root user, and lets anyone
+reset it. The gate lets through what names another key (the emulator then checks the signature), and the
+generated root key, which is as good as a password because it appears in no URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+import signal
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_CREDENTIAL = re.compile(rb"Credential(?:=|%3D)([A-Za-z0-9_-]+)(?:/|%2F)", re.IGNORECASE)
+_OPEN_KEY = re.compile(rb"test|\d{12}")
+HEALTH = "/_ministack/health"
+
+
+def allowed(method: str, path: str, query: bytes, authorization: bytes) -> bool:
+    """Whether the emulator may see this request."""
+    if path == HEALTH or method == "OPTIONS":
+        return True
+    if path.startswith("/_"):
+        return False
+    match = _CREDENTIAL.search(authorization or query)
+    return match is not None and not _OPEN_KEY.fullmatch(match[1])
+
+
+async def gate(scope: Scope, receive: Receive, send: Send) -> None:
+    app = importlib.import_module("ministack.app").app
+    if scope["type"] == "http":
+        headers = dict(scope["headers"])
+        authorization = headers.get(b"authorization", b"")
+        if not allowed(scope["method"], scope["path"], scope["query_string"], authorization):
+            await send({"type": "http.response.start", "status": 403, "headers": []})
+            await send({"type": "http.response.body", "body": b"a signed request is needed\n"})
+            return
+    elif scope["type"] == "websocket":
+        await send({"type": "websocket.close"})
+        return
+    await app(scope, receive, send)
+
+
+async def serve() -> None:
+    config = importlib.import_module("hypercorn.config").Config()
+    config.bind = [f"{os.environ['BIND_HOST']}:{os.environ['GATEWAY_PORT']}"]
+    config.keep_alive_timeout = 75
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await importlib.import_module("hypercorn.asyncio").serve(gate, config, shutdown_trigger=stopped.wait)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

@@ -1,0 +1,181 @@
+"""What `mts up` does: Tarantool, an object store with its bucket, the host; each only when it is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+import minitoolstream
+from minitoolstream.config import OPTIONS, Settings, env_name
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack import object_store, tarantool
+from minitoolstream.stack.bundle import bundled
+from minitoolstream.stack.console import Console
+from minitoolstream.stack.credentials import Secrets, load_or_generate
+from minitoolstream.stack.get_tarantool import get_tarantool
+from minitoolstream.stack.http import ask
+from minitoolstream.stack.places import Place, host_place, store_place, tarantool_place
+from minitoolstream.stack.private_files import private_folder, write_private
+from minitoolstream.stack.processes import Launch
+from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, code_stamp, load_state, locked, log_file
+from minitoolstream.stack.supervisor import Supervisor
+
+Load = Callable[[], Settings]
+
+
+def up(load: Load, console: Console, *, quick: bool = False) -> None:
+    """Start what is missing. When a part fails, what this run started is stopped again."""
+    home = load().home
+    with locked(
+        home, waiting=lambda: console.say("another `mts up` or `mts down` is running here, waiting for it")
+    ):
+        secrets = load_or_generate(home)
+        supervisor = Supervisor(home, load_state(home))
+        try:
+            _Up(load, console, supervisor, secrets).run(quick=quick)
+        except BaseException:
+            undone = supervisor.undo()
+            if undone:
+                console.say(f"  stopped again: {', '.join(undone)}")
+            raise
+
+
+class _Up:
+    def __init__(self, load: Load, console: Console, supervisor: Supervisor, secrets: Secrets) -> None:
+        self._load = load
+        self._console = console
+        self._supervisor = supervisor
+        self._state = supervisor.state
+        self._secrets = secrets
+
+    def run(self, *, quick: bool) -> None:
+        self._write_files()
+        # Decided first: the object store must know where the host will take its events.
+        host = host_place(self._load(), self._state)
+        self._state.settings |= {"server.port": host.port, "server.urls": [host.url]}
+        self._tarantool()
+        self._object_store(host, quick=quick)
+        self._host(host)
+
+    def _write_files(self) -> None:
+        """The token where a shell finds it (`$(cat .mts/token)`), the password where Tarantool does."""
+        settings = self._load()
+        for name in ("data", "logs"):
+            private_folder(settings.home / name)
+        write_private(settings.home / "token", settings.secret("server.token").encode())
+        write_private(_password_file(settings), settings.secret("tarantool.password").encode())
+
+    def _tarantool(self) -> None:
+        with self._console.step("Tarantool") as step:
+            settings = self._load()
+            place = tarantool_place(settings, self._state)
+            user, password = settings["tarantool.user"], settings.secret("tarantool.password")
+            if not place.managed:
+                problem = tarantool.login_problem(
+                    place.address, user, password, settings["tarantool.timeout"]
+                )
+                if problem:
+                    raise _not_yours("Tarantool", place.address, settings, "tarantool.address", problem)
+                self._not_ours(TARANTOOL, "tarantool.address")
+                step.done(f"yours at {place.address}, used as it is")
+                return
+            self._state.settings["tarantool.address"] = place.address
+            program = get_tarantool(settings["tarantool.binary"], update=step.update)
+            step.update("starting")
+            outcome = self._supervisor.ensure(
+                TARANTOOL,
+                tarantool.launch(
+                    program,
+                    address=f"{place.host}:{place.port}",
+                    data=settings.home / "data" / "tarantool",
+                    log=log_file(settings.home, TARANTOOL),
+                    user=user,
+                    password_file=_password_file(settings),
+                    memory=settings["tarantool.memory"],
+                    wal_mode=settings["tarantool.wal_mode"],
+                ),
+                lambda: tarantool.login_problem(place.address, user, password) is None,
+                stamp=code_stamp(bundled("tarantool")),
+            )
+            step.done(f"{outcome}, {place.address}")
+
+    def _object_store(self, host: Place, *, quick: bool) -> None:
+        with self._console.step("object store") as step:
+            settings = self._load()
+            place = store_place(settings, self._state)
+            webhook = f"{host.url}/hooks/object-created"
+            if not place.managed:
+                remark = object_store.prepare_external(settings, place.url, webhook)
+                self._not_ours(OBJECT_STORE, "minio.endpoint", "object_store.queue_url")
+                step.done(f"yours at {place.url}, used as it is" + (f"; {remark}" if remark else ""))
+                return
+            choice = object_store.choose(settings, self._state, quick=quick, update=step.update)
+            self._state.settings |= {"minio.endpoint": place.url, "object_store.kind": choice.kind}
+            step.update("starting")
+            outcome = self._supervisor.ensure(
+                OBJECT_STORE,
+                object_store.launch(choice, settings, self._secrets, place, webhook),
+                lambda: object_store.is_ready(choice.kind, place.url),
+            )
+            step.update("creating the bucket and its notification")
+            queue_url = object_store.prepare(choice.kind, settings, self._secrets, place.url)
+            if queue_url:
+                self._state.settings["object_store.queue_url"] = queue_url
+            self._supervisor.save()
+            step.done(f"{outcome}, {place.url} ({object_store.MEANING[choice.kind]})")
+        if choice.remark:
+            self._console.say(f"! {choice.remark}")
+
+    def _not_ours(self, part: str, *keys: str) -> None:
+        """The user's own takes the place of one we started before."""
+        self._supervisor.stop(part)
+        for key in keys:
+            self._state.settings.pop(key, None)
+
+    def _host(self, place: Place) -> None:
+        with self._console.step("host") as step:
+            step.update("starting")
+            self._supervisor.save()
+            settings = self._load()
+            outcome = self._supervisor.ensure(
+                HOST,
+                _host_launch(settings, self._state.settings),
+                lambda: ask(f"{place.url}/readyz").status == 200,
+                stamp=_settings_stamp(settings)
+                + code_stamp(Path(minitoolstream.__file__).parent, bundled("functions"), bundled("web")),
+            )
+            step.done(f"{outcome}, {place.url}")
+
+
+def _host_launch(settings: Settings, resolved: dict[str, object]) -> Launch:
+    """What was decided here is handed over: a `port: 0` in the environment must not hide it."""
+    environ = {env_name(key): str(value) for key, value in resolved.items() if key != "server.urls"}
+    return Launch(
+        name="the host",
+        command=[sys.executable, "-m", "minitoolstream.cli.main", "serve"],
+        log=log_file(settings.home, HOST),
+        environ={**environ, "MTS_HOME": str(settings.home.resolve()), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def _settings_stamp(settings: Settings) -> str:
+    values = {option.key: settings[option.key] for option in OPTIONS}
+    return msgspec.json.encode(values).decode()
+
+
+def _password_file(settings: Settings) -> Path:
+    return settings.home.resolve() / "tarantool-password"
+
+
+def _not_yours(what: str, address: str, settings: Settings, key: str, problem: str) -> MtsError:
+    return MtsError(
+        "unavailable",
+        f"{what} at {address} ({key} from {settings.source(key)}) cannot be used: {problem}",
+        {
+            "hint": f"start it and check {env_name('tarantool.user')} and {env_name('tarantool.password')}; "
+            f"or remove {key}, and `mts up` starts one"
+        },
+    )

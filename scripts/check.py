@@ -1,0 +1,49 @@
+"""The static checks: ruff, mypy, luacheck, bandit. All run, also after one has failed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from minitoolstream.stack.console import Console
+from scripts import tools
+
+_BIN = Path(sys.executable).parent
+_PYTHON_FOLDERS = ("minitoolstream", "functions", "tests", "scripts", "bench", "examples")
+
+
+def main() -> int:
+    luacheck = tools.luacheck(Console())
+    folders = [name for name in _PYTHON_FOLDERS if any((tools.ROOT / name).rglob("*.py"))]
+    checks: list[tuple[str, list[str | Path], Mapping[str, str]]] = [
+        ("ruff", [_BIN / "ruff", "check", "--quiet", "."], os.environ),
+        # Module names from the folders: there is an `app` in each function.
+        ("mypy", [_BIN / "mypy", "--strict", "--explicit-package-bases", *folders], os.environ),
+        ("luacheck", [luacheck.path, "--quiet", "tarantool"], tools.environ(luacheck)),
+        ("bandit", [_BIN / "bandit", "--quiet", "-c", "pyproject.toml", "-r", *_shipped()], os.environ),
+    ]
+    failed = [name for name, command, environ in checks if not _passes(name, command, environ)]
+    if failed:
+        print(f"static checks failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _shipped() -> list[str]:
+    return [name for name in ("minitoolstream", "functions") if (tools.ROOT / name).is_dir()]
+
+
+def _passes(name: str, command: Sequence[str | Path], environ: Mapping[str, str]) -> bool:
+    done = subprocess.run(
+        list(map(str, command)), cwd=tools.ROOT, env=dict(environ), capture_output=True, text=True, check=False
+    )
+    print(f"{'✓' if done.returncode == 0 else '✗'} {name}", flush=True)
+    if done.returncode:
+        print(done.stdout + done.stderr, flush=True)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""`make test`: gets what is missing, then the static checks, the Lua tests and the Python tests with coverage.
+
+Ends with one line of counts. Arguments go to pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from minitoolstream.stack.console import Console
+from minitoolstream.stack.program import Program
+from scripts import check, tools
+
+_BUILD = tools.ROOT / "build"
+_LUA_TIMEOUT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def main(arguments: list[str]) -> int:
+    console = Console()
+    tarantool = tools.tarantool(console)
+    tools.minio(console)
+    tools.chromium(console)
+    if check.main():
+        return 1
+    lua = _lua_tests(tarantool)
+    python, code = _python_tests(arguments)
+    covered = _coverage_is_enough() if not arguments else True
+    print(lua + python)
+    return 1 if code or lua.failed or not covered else 0
+
+
+def _lua_tests(tarantool: Program) -> Counts:
+    total = Counts()
+    for file in sorted((tools.ROOT / "tarantool" / "tests").glob("*.lua")):
+        done = subprocess.run(
+            [str(tarantool.path), str(file)],
+            cwd=tools.ROOT,
+            env=tools.environ(tarantool),
+            capture_output=True,
+            text=True,
+            timeout=_LUA_TIMEOUT,
+            check=False,
+        )
+        counts = tap_counts(done.stdout, done.returncode)
+        print(f"{'✗' if counts.failed else '✓'} {file.name}: {counts}", flush=True)
+        if counts.failed:
+            print(done.stdout + done.stderr, flush=True)
+        total += counts
+    return total
+
+
+def tap_counts(output: str, code: int) -> Counts:
+    """Counts of TAP output; a program that dies, or stops before its plan, counts as one more failure."""
+    results = re.findall(r"^(ok|not ok)\b(.*)$", output, re.MULTILINE)
+    plan = re.search(r"^1\.\.(\d+)", output, re.MULTILINE)
+    skipped = sum(1 for state, rest in results if state == "ok" and re.search(r"#\s*skip", rest, re.IGNORECASE))
+    failed = sum(1 for state, _ in results if state == "not ok")
+    if not failed and (code or plan is None or int(plan[1]) != len(results)):
+        failed = 1
+    return Counts(sum(1 for state, _ in results if state == "ok") - skipped, failed, skipped)
+
+
+def _python_tests(arguments: list[str]) -> tuple[Counts, int]:
+    _BUILD.mkdir(exist_ok=True)
+    for old in _BUILD.glob(".coverage*"):
+        old.unlink()
+    report = _BUILD / "pytest.xml"
+    report.unlink(missing_ok=True)
+    workers = ["-n", os.environ.get("WORKERS", "auto")]
+    command = ["-m", "coverage", "run", "-m", "pytest", "-q", *workers, f"--junitxml={report}", *arguments]
+    done = subprocess.run([sys.executable, *command], cwd=tools.ROOT, env=_environ(), check=False)
+    return (_junit_counts(report) if report.exists() else Counts(failed=1)), done.returncode
+
+
+def _junit_counts(report: Path) -> Counts:
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    total = Counts()
+    for suite in suites:
+        tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        total += Counts(tests - failed - skipped, failed, skipped)
+    return total
+
+
+def _coverage_is_enough() -> bool:
+    least = os.environ.get("COVERAGE_MIN", "0")
+    report = ["report", "--skip-covered", "--skip-empty", f"--fail-under={least}"]
+    for command in (["combine", "--quiet"], report):
+        coverage = [sys.executable, "-m", "coverage", *command]
+        if subprocess.run(coverage, cwd=tools.ROOT, env=_environ(), check=False).returncode:
+            print(f"coverage of minitoolstream/ could not be told, or is below {least} %", file=sys.stderr)
+            return False
+    return True
+
+
+def _environ() -> dict[str, str]:
+    # Absolute, since hosts that tests start in other folders are measured too.
+    return {**os.environ, "COVERAGE_FILE": str(_BUILD / ".coverage")}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+-- Time and time-ordered ids, both by this server's clock.
+local fiber = require('fiber')
+local uuid = require('uuid')
+
+local M = {}
+
+function M.seconds()
+    return math.floor(fiber.time())
+end
+
+function M.milliseconds()
+    return math.floor(fiber.time() * 1000)
+end
+
+-- A UUIDv7: its first 48 bits are milliseconds, so ids made later sort later.
+function M.new_id()
+    local random = uuid.str()
+    local time = string.format('%012x', M.milliseconds())
+    return time:sub(1, 8) .. '-' .. time:sub(9, 12) .. '-7' .. random:sub(16)
+end
+
+-- The milliseconds an id was made at.
+function M.id_time(id)
+    return tonumber(id:sub(1, 8) .. id:sub(10, 13), 16)
+end
+
+return M

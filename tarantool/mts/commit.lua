@@ -1,0 +1,87 @@
+-- The one place where a sequence is born: in the transaction that makes the message visible, after its payload
+-- is stored. Nothing here yields between taking a number and the commit.
+local changes = require('mts.changes')
+local clock = require('mts.clock')
+local schema = require('mts.schema')
+local txn = require('mts.txn')
+
+local F, P = schema.message, schema.partition
+local M = {}
+
+local given = 0ULL -- the last sequence handed out, durable or not; a rollback leaves a gap
+local watermark = 0ULL -- the last durable one; readers see nothing above it
+local last_create_at = {} -- by subject, so that time never steps back within one
+
+function M.start()
+    local ok, current = pcall(box.sequence.message.current, box.sequence.message)
+    given = ok and 0ULL + current or 0ULL
+    local last = box.space.message.index.primary:max()
+    if last and last[F.sequence] > given then
+        given = 0ULL + last[F.sequence]
+    end
+    watermark = given
+    last_create_at = {}
+    txn.on_durable(function(effects)
+        if effects.sequence and effects.sequence > watermark then
+            watermark = effects.sequence
+        end
+        changes.push(effects.uploads or {})
+    end)
+end
+
+function M.watermark()
+    return watermark
+end
+
+-- A number of its own for the specification's get_next_sequence: durable before it is answered.
+function M.next_sequence()
+    given = given + 1
+    local number = given
+    txn.run(function(effects)
+        box.sequence.message:set(number)
+        effects.sequence = number
+    end)
+    return number
+end
+
+local function time_of(subject)
+    local last = last_create_at[subject]
+    if last == nil then
+        local row = box.space.message.index.subject_sequence:max{subject}
+        last = row and row[F.create_at] or 0
+    end
+    local now = clock.seconds()
+    if last > now then
+        now = last
+    end
+    last_create_at[subject] = now
+    return now
+end
+
+local function take_offsets(subject, partition, extent)
+    local unverified = extent.unverified and extent.count or 0
+    local row = box.space.partition:update({subject, partition}, {
+        {'+', P.next_offset, extent.count}, {'+', P.messages, extent.count}, {'+', P.bytes, extent.size},
+        {'+', P.unverified, unverified}})
+    if row == nil then
+        row = box.space.partition:insert{subject, partition, extent.count, extent.count, extent.size, unverified}
+    end
+    return row[P.next_offset] - 1
+end
+
+-- Append an extent {headers, object_name, count, size, ...} to a subject's partition, inside a transaction.
+-- Returns the sequence and offset of its last message.
+function M.append(effects, subject, partition, extent)
+    given = given + extent.count
+    local sequence = given
+    local offset = take_offsets(subject, partition, extent)
+    local object_name = extent.object_name or ('%s_%s'):format(subject, tostring(sequence):match('%d+'))
+    box.space.message:insert{sequence, extent.headers, object_name, subject, time_of(subject), partition, offset,
+        extent.count, extent.size, extent.byte_from or box.NULL, extent.sizes or box.NULL, extent.own or box.NULL,
+        extent.content_type or box.NULL, extent.sha256 or box.NULL, extent.codec or box.NULL,
+        extent.unverified or box.NULL}
+    effects.sequence = sequence
+    return sequence, offset
+end
+
+return M

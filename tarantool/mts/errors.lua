@@ -1,0 +1,33 @@
+-- A refusal is an answer, not a failure: it carries a code the caller can act on and is never logged as an error.
+local M = {}
+
+local Refusal = {}
+
+function M.refuse(code, message, details)
+    error(setmetatable({code = code, message = message, details = details}, Refusal), 0)
+end
+
+function M.is_refusal(value)
+    return type(value) == 'table' and getmetatable(value) == Refusal
+end
+
+local UNAVAILABLE = {
+    [box.error.WAL_IO or -1] = 'its log cannot be written; is the disk full?',
+    [box.error.MEMORY_ISSUE or -1] = 'it is out of memory; raise tarantool.memory',
+    [box.error.READONLY or -1] = 'it is read-only',
+}
+
+-- What the caller may know of any error.
+function M.describe(value)
+    if M.is_refusal(value) then
+        return {code = value.code, message = value.message, details = value.details}
+    end
+    local code = type(value) == 'cdata' and value.code or nil
+    local why = code and UNAVAILABLE[code]
+    if why then
+        return {code = 'unavailable', message = 'Tarantool did not store this: ' .. why}
+    end
+    return {code = 'internal', message = 'Tarantool failed; its log says more under this request id'}
+end
+
+return M

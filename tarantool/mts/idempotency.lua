@@ -1,0 +1,65 @@
+-- Idempotency keys of inline publishes: kept for a day, or the newest 100,000 of a subject, whichever ends first.
+local clock = require('mts.clock')
+local errors = require('mts.errors')
+local schema = require('mts.schema')
+local txn = require('mts.txn')
+
+local F = schema.idempotency
+local M = {}
+
+local LIFE = 24 * 3600
+M.KEPT = 100000
+
+local kept = {} -- how many keys a subject has, by incarnation; counted once, then carried on
+
+local function count_of(incarnation)
+    if kept[incarnation] == nil then
+        kept[incarnation] = box.space.idempotency.index.order:count{incarnation}
+    end
+    return kept[incarnation]
+end
+
+function M.stored_sequence(subject_row, key, digest)
+    local row = box.space.idempotency:get{subject_row[schema.subject.incarnation], key}
+    if row == nil or row[F.at] + LIFE < clock.seconds() then
+        return nil
+    end
+    if row[F.digest] ~= digest then
+        errors.refuse('idempotency_conflict', 'this Idempotency-Key was used for another message', {key = key})
+    end
+    return row[F.sequence]
+end
+
+function M.record(subject_row, key, digest, sequence)
+    local incarnation = subject_row[schema.subject.incarnation]
+    local known = box.space.idempotency:get{incarnation, key}
+    local count = count_of(incarnation)
+    box.space.idempotency:replace{incarnation, key, digest, sequence, clock.seconds()}
+    kept[incarnation] = count + (known and 0 or 1)
+    if kept[incarnation] > M.KEPT then
+        local oldest = box.space.idempotency.index.order:select({incarnation}, {iterator = 'EQ', limit = 1})[1]
+        box.space.idempotency:delete{incarnation, oldest[F.key]}
+        kept[incarnation] = kept[incarnation] - 1
+    end
+end
+
+-- Forget keys older than a day, some at a time. Returns how many went.
+function M.trim()
+    local cutoff = clock.seconds() - LIFE
+    return txn.run(function()
+        local old = {}
+        for _, row in box.space.idempotency.index.at:pairs({}, {iterator = 'ALL'}) do
+            if row[F.at] >= cutoff or #old >= schema.PER_TRANSACTION then
+                break
+            end
+            table.insert(old, row)
+        end
+        for _, row in ipairs(old) do
+            box.space.idempotency:delete{row[F.incarnation], row[F.key]}
+            kept[row[F.incarnation]] = nil
+        end
+        return #old
+    end)
+end
+
+return M

@@ -1,0 +1,116 @@
+-- Payload objects: who points at them, and the trash that everything deleted from the bucket goes through.
+-- A plain payload `m/...` has one row and no entry in `object`; a pack always has one.
+local clock = require('mts.clock')
+local schema = require('mts.schema')
+local txn = require('mts.txn')
+
+local F, T = schema.object, schema.trash
+local M = {}
+
+function M.payload_name(subject, incarnation, upload_id)
+    return ('m/%s/%s/%s'):format(subject, (tostring(incarnation):gsub('[UL]+$', '')), upload_id)
+end
+
+function M.in_trash(name)
+    return box.space.trash:get(name) ~= nil
+end
+
+-- Inside a transaction that found no row and no open or stored upload for it.
+function M.discard(name, reason, multipart_id)
+    if not M.in_trash(name) then
+        box.space.trash:insert{name, clock.seconds(), reason, multipart_id or box.NULL}
+    end
+end
+
+-- Record a pack with the rows that point at it; one that nothing points at is discarded.
+function M.create(name, refs)
+    box.space.object:insert{name, refs}
+    if refs == 0 then
+        M.discard(name, 'unused_pack')
+    end
+end
+
+-- One row less points at the object.
+function M.release(name, reason)
+    local row = box.space.object:get(name)
+    if row == nil then
+        M.discard(name, reason)
+        return
+    end
+    if row[F.refs] > 0 then
+        row = box.space.object:update(name, {{'-', F.refs, 1}})
+    end
+    if row[F.refs] == 0 then
+        M.discard(name, reason)
+    end
+end
+
+-- Objects to delete from the bucket now.
+function M.trash_due(limit)
+    local now = clock.seconds()
+    return txn.run(function()
+        local due = {}
+        for _, row in box.space.trash.index.due:pairs() do
+            if row[T.due_at] > now or #due >= limit then
+                break
+            end
+            table.insert(due, {row[T.object_name], row[T.multipart_id]})
+        end
+        return due
+    end)
+end
+
+-- The store confirmed that these are gone.
+function M.trash_done(names)
+    return txn.run(function()
+        for _, name in ipairs(names) do
+            box.space.trash:delete(name)
+            box.space.object:delete(name)
+        end
+        return #names
+    end)
+end
+
+-- The store did not confirm; try again later.
+function M.trash_postpone(names, seconds)
+    return txn.run(function()
+        for _, name in ipairs(names) do
+            box.space.trash:update(name, {{'=', T.due_at, clock.seconds() + seconds}})
+        end
+        return #names
+    end)
+end
+
+function M.packs_cursor()
+    local row = box.space.state:get('packs_cursor')
+    return row and row[2] or ''
+end
+
+-- The reconciler saw these packs, in key order after `from`. Those older than the grace that nobody committed go to
+-- the trash; the cursor moves to the last of them. A cursor moved by someone else meanwhile makes this do nothing.
+function M.packs_settle(from, names, grace)
+    return txn.run(function()
+        if M.packs_cursor() ~= from then
+            return {settled = 0, discarded = 0}
+        end
+        local settled, discarded, cursor = 0, 0, from
+        local newest = clock.milliseconds() - grace * 1000
+        for _, name in ipairs(names) do
+            local made = clock.id_time(name:match('([^/]+)$'))
+            if made == nil or made > newest then
+                break
+            end
+            if box.space.object:get(name) == nil then
+                M.discard(name, 'uncommitted_pack')
+                discarded = discarded + 1
+            end
+            settled, cursor = settled + 1, name
+        end
+        if cursor ~= from then
+            box.space.state:replace{'packs_cursor', cursor}
+        end
+        return {settled = settled, discarded = discarded}
+    end)
+end
+
+return M

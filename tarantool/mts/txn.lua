@@ -1,0 +1,77 @@
+-- Transactions, and reads that wait for them. Tarantool shows rows to other fibers before their WAL write has ended,
+-- and takes them back when it fails: so no answer leaves this module before all that it was built on is durable.
+local fiber = require('fiber')
+
+local M = {}
+
+local last_ticket = 0 -- tickets are process-local and small: safe as table keys
+local oldest = 1
+local pending = {}
+local rollbacks = 0
+local ended = fiber.cond()
+local after_commit = {}
+
+-- `listener(effects)` runs when a transaction has become durable, in commit order. It must not yield.
+function M.on_durable(listener)
+    table.insert(after_commit, listener)
+end
+
+local function finish(ticket)
+    pending[ticket] = nil
+    while oldest <= last_ticket and not pending[oldest] do
+        oldest = oldest + 1
+    end
+    ended:broadcast()
+end
+
+local function wait_for(ticket)
+    while oldest <= ticket do
+        ended:wait()
+    end
+end
+
+local function attempt(fn, ...)
+    local effects = {}
+    box.begin()
+    local ok, result = pcall(fn, effects, ...)
+    if not ok then
+        box.rollback()
+        return last_ticket, false, result
+    end
+    box.on_commit(function()
+        for _, listener in ipairs(after_commit) do
+            listener(effects)
+        end
+    end)
+    last_ticket = last_ticket + 1
+    local ticket = last_ticket
+    pending[ticket] = true
+    local committed, problem = pcall(box.commit)
+    if not committed then
+        rollbacks = rollbacks + 1
+    end
+    finish(ticket)
+    if not committed then
+        error(problem, 0)
+    end
+    return ticket, true, result
+end
+
+-- Run `fn(effects, ...)` in a transaction. It must not yield. It answers, or refuses, only when what it wrote and
+-- whatever it read is durable: one that wrote nothing is repeated if something it may have seen was rolled back.
+-- (One that wrote needs no repetition: a failed write takes all later ones with it.)
+function M.run(fn, ...)
+    while true do
+        local before = rollbacks
+        local ticket, ok, result = attempt(fn, ...)
+        wait_for(ticket)
+        if rollbacks == before then
+            if ok then
+                return result
+            end
+            error(result, 0)
+        end
+    end
+end
+
+return M

@@ -1,0 +1,96 @@
+package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua;' .. package.path
+local harness = require('harness')
+local message = require('mts.message')
+local pack = require('mts.pack')
+local schema = require('mts.schema')
+local tap = require('tap')
+
+local F = schema.message
+local test = tap.test('packs')
+test:plan(6)
+
+test:test('a pack is one row, keyed by its last sequence', function(t)
+    t:plan(8)
+    local result = pack.commit(harness.pack{{subject = 'a', sizes = {5, 6, 7}}}, 3600)[1]
+    t:is_deeply({result.runs[1][1], result.runs[1][2]}, {0, 3}, 'one run of three')
+    local first = result.runs[1][3]
+    t:is(box.space.message:len(), 1, 'one row')
+    local middle = message.get(first + 1)
+    t:is(middle[F.sequence], first + 1, 'the second message is found')
+    t:is(middle[F.byte_from], 9 + 5 + 8, 'its frame starts behind the first')
+    t:is(middle[F.size], 6, 'its size is its own')
+    t:is(middle[F.offset], 1, 'its offset too')
+    local page = message.page('a', first + 1, 1)
+    t:is(page.rows[1][F.sequence], first + 1, 'a page starts in the middle')
+    t:is(page.next_sequence, first + 2, 'and goes on behind it')
+end)
+
+test:test('own headers follow their message', function(t)
+    t:plan(2)
+    local group = {subject = 'own', sizes = {1, 1, 1}, headers = {shared = 'yes'}, own = {{1, {mine = '1'}, 'x/y'}}}
+    local first = pack.commit(harness.pack{group}, 3600)[1].runs[1][3]
+    t:is(message.get(first)[F.own], nil, 'the first has none')
+    t:is_deeply(message.get(first + 1)[F.own], {{0, {mine = '1'}, 'x/y'}}, 'the second has its own')
+end)
+
+test:test('duplicates end the extent before them and are answered one by one', function(t)
+    t:plan(6)
+    local function marked(seqnos)
+        local group = {subject = 'dup', sizes = {}, marks = {}}
+        for i, seqno in ipairs(seqnos) do
+            table.insert(group.sizes, 10)
+            table.insert(group.marks, {index = i - 1, producer_id = 'p', seqno = seqno})
+        end
+        return pack.commit(harness.pack{group}, 3600)[1]
+    end
+    local first = marked{1, 2, 3}
+    t:is(#first.runs, 3, 'each frame of one producer is judged after the one before')
+    local second = marked{2, 4, 3, 5}
+    t:is(#second.others, 2, 'two are known')
+    t:is(second.others[1].sequence, first.runs[2][3], 'seqno 2 has its old sequence')
+    t:is(second.others[1].duplicate, true, 'and is a duplicate')
+    t:is(#second.runs, 2, 'the others are stored')
+    local rows = message.page('dup', 0, 10).rows
+    t:is(rows[5][F.byte_from], 9 + 3 * 18, 'the byte range steps over what was left out')
+end)
+
+test:test('an idempotency key is stored once', function(t)
+    t:plan(4)
+    local function keyed(digest)
+        return pack.commit(harness.pack{{subject = 'key', sizes = {3},
+            marks = {{index = 0, key = 'k', digest = digest}}}}, 3600)[1]
+    end
+    local first = keyed('d1')
+    t:is(#first.runs, 1, 'the first is stored')
+    t:is(keyed('d1').others[1].sequence, first.runs[1][3], 'the second gets its sequence')
+    t:is(keyed('d2').others[1].error.code, 'idempotency_conflict', 'another body is a conflict')
+    local unused = 0
+    for _, row in box.space.trash:pairs() do
+        unused = unused + (row[schema.trash.reason] == 'unused_pack' and 1 or 0)
+    end
+    t:is(unused, 2, 'packs that nothing points at go to the trash')
+end)
+
+test:test('a frame behind an open seqno waits as stored and holds the pack', function(t)
+    t:plan(5)
+    local open = harness.ticket('wait', 4, {producer_id = 'p', seqno = 1}).upload
+    local packed = harness.pack{{subject = 'wait', sizes = {3}, marks = {{index = 0, producer_id = 'p', seqno = 2}}}}
+    local result = pack.commit(packed, 3600)[1].others[1]
+    t:is(result.state, 'stored', 'it waits')
+    t:is(box.space.object:get(packed.object_name)[2], 1, 'the pack has one reference')
+    harness.commit(open.id, 4)
+    local rows = message.page('wait', 0, 10).rows
+    t:is(#rows, 2, 'then both are visible')
+    t:is(rows[2][F.object_name], packed.object_name, 'the second in its pack')
+    t:is(rows[2][F.byte_from], 9, 'at its place')
+end)
+
+test:test('an old pack is refused', function(t)
+    t:plan(2)
+    local old = harness.pack{{subject = 'old', sizes = {3}}}
+    old.object_name = '_mts/packs/00000000-0000-7000-8000-000000000000'
+    t:is(harness.refusal(pack.commit, old, 3600), 'unavailable', 'refused')
+    t:is(#message.page('old', 0, 10).rows, 0, 'and nothing is visible')
+end)
+
+harness.finish(test)

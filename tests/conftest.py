@@ -1,0 +1,40 @@
+"""Fixtures all tests share. A server lives as long as its test worker; kill tests start their own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live import Live, start_live
+from tests.servers import MinioServer, TarantoolServer, start_minio, start_tarantool
+
+
+@pytest.fixture(scope="session")
+def tarantool_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TarantoolServer]:
+    server = start_tarantool(tmp_path_factory.mktemp("tarantool"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def minio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """MinIO without events; tests that need the webhook start their own, since it is a start-time setting."""
+    server = start_minio(tmp_path_factory.mktemp("minio"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A whole stack that tests share: use subjects of your own, stop nothing."""
+    stack = start_live(tmp_path_factory.mktemp("live"))
+    yield stack
+    stack.stop()
+
+
+@pytest.fixture
+def subject() -> str:
+    """A subject that no other test uses."""
+    return f"s-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,172 @@
+"""Real servers for tests, started by the code of `mts up`: private folder, free port, own credentials."""
+
+from __future__ import annotations
+
+import atexit
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minitoolstream.config import load_settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack import bucket as buckets
+from minitoolstream.stack import minio, tarantool
+from minitoolstream.stack.credentials import new_access_key, new_secret
+from minitoolstream.stack.get_minio import find_minio
+from minitoolstream.stack.get_tarantool import find_tarantool
+from minitoolstream.stack.minio import Credentials, Webhook
+from minitoolstream.stack.ports import free_port
+from minitoolstream.stack.private_files import write_private
+from minitoolstream.stack.processes import Launch, ProcessId, send, start, stop, wait_gone, wait_until_ready
+from minitoolstream.stack.program import Program
+
+READY_WITHIN = 60.0
+
+
+@dataclass
+class Server:
+    """A child process that a test may stop, kill and start again on the same port and data."""
+
+    launch: Launch
+    process: ProcessId | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.launch.name} is not running"
+        return self.process.pid
+
+    @property
+    def log(self) -> Path:
+        return self.launch.log
+
+    def start(self) -> None:
+        if self.process and self.process.alive():
+            return
+        self.process = start(self.launch)
+        atexit.register(self.kill)
+        try:
+            wait_until_ready(self.process, self.launch, self.ready, timeout=READY_WITHIN)
+        except MtsError as error:
+            self.kill()
+            raise AssertionError("\n".join([error.message, *error.details["log_tail"]])) from None
+
+    def ready(self) -> bool:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        if self.process:
+            stop(self.process)
+        self.process = None
+
+    def kill(self) -> None:
+        """`kill -9`: no chance to write anything."""
+        if self.process and send(self.process, signal.SIGKILL):
+            wait_gone(self.process, 30)
+        self.process = None
+
+
+@dataclass
+class TarantoolServer(Server):
+    address: str = ""
+    user: str = "mts"
+    password: str = field(default="", repr=False)
+
+    def ready(self) -> bool:
+        return tarantool.login_problem(self.address, self.user, self.password) is None
+
+
+@dataclass
+class MinioServer(Server):
+    endpoint: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    bucket: str = "minitoolstream"
+    region: str = "us-east-1"
+    root: Credentials = field(default_factory=lambda: Credentials(new_access_key(), new_secret()), repr=False)
+
+    def ready(self) -> bool:
+        return minio.is_ready(self.endpoint)
+
+    def s3(self) -> Any:
+        """boto3's client with root's credentials, to look at the store from outside."""
+        return buckets.client("s3", self.endpoint, self.root, self.region)
+
+
+def tarantool_program() -> Program:
+    program = find_tarantool(load_settings()["tarantool.binary"])
+    assert program, "Tarantool is missing: these tests need it; `make test` gets it"
+    return program
+
+
+def minio_program() -> Program:
+    """MinIO or a failure: what these tests look at, only MinIO does."""
+    program = find_minio()
+    assert program, "MinIO is missing, on PATH and in the cache: these tests need it; `make test` builds it"
+    return program
+
+
+def start_tarantool(
+    folder: Path,
+    *,
+    memory: int = 64 * tarantool.MIB,
+    wal_mode: str = "write",
+    extra_env: Mapping[str, str] | None = None,
+) -> TarantoolServer:
+    """A private Tarantool with our Lua code; its data lives in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    password = new_secret()
+    write_private(folder / "password", password.encode())
+    address = f"127.0.0.1:{free_port()}"
+    launch = tarantool.launch(
+        tarantool_program(),
+        address=address,
+        data=folder / "tarantool",
+        log=folder / "tarantool.log",
+        user="mts",
+        password_file=folder / "password",
+        memory=memory,
+        wal_mode=wal_mode,
+        extra_environ=extra_env,
+    )
+    server = TarantoolServer(launch, address=address, password=password)
+    server.start()
+    return server
+
+
+def start_minio(
+    folder: Path,
+    webhook_url: str | None = None,
+    webhook_token: str | None = None,
+    extra_env: Mapping[str, str] | None = None,
+) -> MinioServer:
+    """A private MinIO with its bucket, and with the bucket's notification when a webhook is given.
+
+    `access_key` and `secret_key` are those of a user who may do what the host may; `root` may do everything.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    server = MinioServer(
+        Launch("", [], Path()), endpoint="", access_key=new_access_key(), secret_key=new_secret()
+    )
+    port = free_port()
+    server.endpoint = f"http://127.0.0.1:{port}"
+    server.launch = minio.launch(
+        minio_program(),
+        port=port,
+        data=folder / "minio",
+        log=folder / "minio.log",
+        root=server.root,
+        webhook=Webhook(webhook_url, webhook_token or "") if webhook_url else None,
+        extra_environ=extra_env,
+    )
+    server.start()
+    s3 = buckets.client("s3", server.endpoint, server.root, server.region)
+    buckets.ensure_bucket(s3, server.bucket)
+    if webhook_url:
+        buckets.notify_webhook(s3, server.bucket, server.region)
+    minio.ensure_user(
+        server.endpoint, server.root, Credentials(server.access_key, server.secret_key), server.bucket
+    )
+    return server
