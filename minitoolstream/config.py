@@ -121,6 +121,8 @@ NOT_YET = {
     "ttl": "messages do not expire yet",
     "subscription": "readers cannot wait for messages yet",
     "vault": "secrets come from the environment or `.mts/`",
+    "server.grpc": "there is no gRPC yet",
+    "tarantool.pool_size": "one connection carries all calls of a process",
 }
 _BY_KEY = {option.key: option for option in OPTIONS}
 
@@ -241,6 +243,9 @@ def _read_yaml(path: Path, *, required: bool) -> tuple[dict[str, Any], tuple[str
             raise MtsError("bad_config", f"{path}: unknown key `{section}`")
         for name, value in entries.items():
             key = f"{section}.{name}"
+            if key in NOT_YET:
+                warnings.append(f"{path}: `{key}` has no effect: {NOT_YET[key]}")
+                continue
             if key not in _BY_KEY:
                 raise MtsError("bad_config", f"{path}: unknown key `{key}`; `mts config show` lists all")
             if _BY_KEY[key].secret:

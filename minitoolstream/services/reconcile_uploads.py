@@ -6,13 +6,16 @@ It walks uploads whose time has come, the trash, and young packs; its cost follo
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict, dataclass
 
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.subject import PACK_PREFIX
 from minitoolstream.domain.upload import State, StoredObject, Upload
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_trash
 
+_log = logging.getLogger(__name__)
 _UPLOADS_AT_ONCE = 100
 _PACKS_AT_ONCE = 500
 _IN_PARALLEL = 8
@@ -52,7 +55,13 @@ async def _walk_uploads(core: Core, summary: Summary) -> None:
 
     async def one(upload: Upload) -> None:
         async with limit:
-            await _look_at(core, upload, summary)
+            try:
+                await _look_at(core, upload, summary)
+            except MtsError as error:
+                if error.retryable:
+                    raise
+                _log.warning("upload %s is left for later: %s", upload.id, error.message)
+                await core.metadata.postpone_upload(upload.id, upload.parts_seen)
 
     while True:
         due = await core.metadata.uploads_due(_UPLOADS_AT_ONCE)

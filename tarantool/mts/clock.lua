@@ -12,11 +12,15 @@ function M.milliseconds()
     return math.floor(fiber.time() * 1000)
 end
 
+-- How every id made at this time begins.
+function M.id_start(milliseconds)
+    local time = string.format('%012x', milliseconds)
+    return time:sub(1, 8) .. '-' .. time:sub(9, 12) .. '-7'
+end
+
 -- A UUIDv7: its first 48 bits are milliseconds, so ids made later sort later.
 function M.new_id()
-    local random = uuid.str()
-    local time = string.format('%012x', M.milliseconds())
-    return time:sub(1, 8) .. '-' .. time:sub(9, 12) .. '-7' .. random:sub(16)
+    return M.id_start(M.milliseconds()) .. uuid.str():sub(16)
 end
 
 -- The milliseconds an id was made at.

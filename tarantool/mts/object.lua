@@ -86,21 +86,27 @@ function M.packs_cursor()
     return row and row[2] or ''
 end
 
--- The reconciler saw these packs, in key order after `from`. Those older than the grace that nobody committed go to
--- the trash; the cursor moves to the last of them. A cursor moved by someone else meanwhile makes this do nothing.
+local PACKS = '_mts/packs/'
+
+local function is_pack(name)
+    return name:match('^_mts/packs/%x+%-%x+%-7%x+%-%x+%-%x+$') ~= nil and #name == #PACKS + 36
+end
+
+-- The reconciler saw these objects, in key order after `from`. Packs older than the grace that nobody committed go
+-- to the trash, and the cursor moves behind them; what is not ours is passed over. A cursor moved by someone else
+-- meanwhile makes this do nothing.
 function M.packs_settle(from, names, grace)
     return txn.run(function()
-        if M.packs_cursor() ~= from then
-            return {settled = 0, discarded = 0}
-        end
         local settled, discarded, cursor = 0, 0, from
-        local newest = clock.milliseconds() - grace * 1000
+        if M.packs_cursor() ~= from then
+            return {settled = settled, discarded = discarded}
+        end
+        local young = PACKS .. clock.id_start(clock.milliseconds() - grace * 1000)
         for _, name in ipairs(names) do
-            local made = clock.id_time(name:match('([^/]+)$'))
-            if made == nil or made > newest then
+            if name >= young then
                 break
             end
-            if box.space.object:get(name) == nil then
+            if is_pack(name) and box.space.object:get(name) == nil then
                 M.discard(name, 'uncommitted_pack')
                 discarded = discarded + 1
             end

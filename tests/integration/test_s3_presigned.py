@@ -58,7 +58,7 @@ async def world(minio_server: MinioServer) -> AsyncIterator[World]:
 
 
 async def test_a_put_as_the_ticket_says_is_stored(world: World) -> None:
-    answer = await world.put(world.ticket(metadata={"producer": "p ü/1", "seqno": "7"}))
+    answer = await world.put(world.ticket(metadata={"mts-producer": "p ü/1", "mts-seqno": "7"}))
     assert answer.status == 200
     found = await world.found()
     assert found
@@ -102,7 +102,7 @@ async def test_of_two_puts_at_the_same_time_one_is_stored(world: World) -> None:
 
 @pytest.mark.parametrize("left_out", ["Content-Type", "If-None-Match", "x-amz-checksum-sha256", "x-amz-meta-mts-seqno"])
 async def test_a_signed_header_left_out_is_refused(world: World, left_out: str) -> None:
-    signed = world.ticket(metadata={"seqno": "7"})
+    signed = world.ticket(metadata={"mts-seqno": "7"})
     headers = {name: value for name, value in signed.headers.items() if name != left_out}
     assert len(headers) == len(signed.headers) - 1
     assert 400 <= (await world.put(signed, headers=headers)).status < 500
@@ -110,7 +110,7 @@ async def test_a_signed_header_left_out_is_refused(world: World, left_out: str) 
 
 
 async def test_a_signed_header_with_another_value_is_refused(world: World) -> None:
-    signed = world.ticket(metadata={"seqno": "7"})
+    signed = world.ticket(metadata={"mts-seqno": "7"})
     for name, value in (("x-amz-meta-mts-seqno", "8"), ("If-None-Match", "x")):
         answer = await world.put(signed, headers={**signed.headers, name: value})
         assert answer.status == 403

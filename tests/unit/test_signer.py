@@ -33,7 +33,7 @@ content_types = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_
     lambda text: text.strip() and text != "application/x-www-form-urlencoded; charset=utf-8"
 )
 metadata = st.dictionaries(
-    st.sampled_from(["producer", "seqno", "count"]),
+    st.sampled_from(["mts-producer", "mts-seqno", "mts-count"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
 )
 times = st.integers(0, 4_000_000_000)
@@ -101,7 +101,7 @@ def test_a_put_is_signed_as_botocore_would(
     assert unquote(urlsplit(signed.url).path) == f"/bucket-1/{name}"
     expected = {"content-length", "content-type", "host", "if-none-match"}
     expected |= {"x-amz-checksum-sha256"} if sha256 else set()
-    expected |= {f"x-amz-meta-mts-{key}" for key in meta}
+    expected |= {f"x-amz-meta-{key}" for key in meta}
     assert set(ours["X-Amz-SignedHeaders"].split(";")) == expected
     assert {key.lower() for key in signed.headers} == expected - {"host", "content-length"}
 

@@ -82,9 +82,9 @@ def range_header(first: int, last: int) -> str:
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """`x-amz-meta-mts-<name>` headers. Values are percent-encoded: browsers send ASCII at most, and stores
-    differ in what they make of the rest."""
-    return {f"x-amz-meta-mts-{name}": quote(value, safe="!#$&'()*+,/:;=?@[]") for name, value in metadata.items()}
+    """`x-amz-meta-<name>` headers; the names begin with `mts-`. What is not visible ASCII is percent-encoded:
+    browsers refuse to send it, and stores differ in what they make of it."""
+    return {f"x-amz-meta-{name}": quote(value, safe="!#$%&'()*+,/:;=?@[]") for name, value in metadata.items()}
 
 
 def base64_of_hex(digest: str) -> str:
