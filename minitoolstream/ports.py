@@ -104,6 +104,9 @@ class PayloadStore(Protocol):
     async def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Idempotent."""
 
+    async def list_multiparts(self, name: str) -> list[str]:
+        """The ids of all unfinished multipart uploads of exactly this key."""
+
     async def check(self) -> None:
         """Raises when the bucket cannot be reached."""
 
@@ -213,8 +216,8 @@ class MetadataStore(Protocol):
 
     async def wait_for_changes(self, cursor: tuple[str, int], timeout: float) -> Changes: ...
 
-    async def trash_due(self, limit: int) -> list[tuple[str, str | None]]:
-        """(object name, multipart id) of what is to be deleted from the bucket."""
+    async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
+        """What is to be deleted from the bucket: names, and whether parts of an upload may be there too."""
 
     async def trash_done(self, names: Sequence[str]) -> None: ...
 

@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
     console = Console()
     tarantool = tools.tarantool(console)
     tools.minio(console)
+    tools.ministack(console)
     tools.chromium(console)
     if check.main():
         return 1

@@ -10,6 +10,7 @@ from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.get_minio import get_minio
 from minitoolstream.stack.get_tarantool import get_tarantool
+from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.program import Program
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +40,13 @@ def minio(console: Console) -> Program:
 def chromium(console: Console) -> Program:
     with console.step("Chromium") as step:
         program = get_program("chromium", "chromium", update=step.update)
+        step.done(program.origin)
+    return program
+
+
+def ministack(console: Console) -> Program:
+    with console.step("ministack") as step:
+        program = get_ministack(update=step.update)
         step.done(program.origin)
     return program
 

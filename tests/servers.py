@@ -13,6 +13,7 @@ from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack import minio, tarantool
+from minitoolstream.stack.apt import unpacked
 from minitoolstream.stack.credentials import new_access_key, new_secret
 from minitoolstream.stack.get_minio import find_minio
 from minitoolstream.stack.get_tarantool import find_tarantool
@@ -20,7 +21,7 @@ from minitoolstream.stack.minio import Credentials, Webhook
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import write_private
 from minitoolstream.stack.processes import Launch, ProcessId, send, start, stop, wait_gone, wait_until_ready
-from minitoolstream.stack.program import Program
+from minitoolstream.stack.program import Program, on_path
 
 READY_WITHIN = 60.0
 
@@ -170,3 +171,12 @@ def start_minio(
         server.endpoint, server.root, Credentials(server.access_key, server.secret_key), server.bucket
     )
     return server
+
+
+def chromium_program() -> Program:
+    """Debian's Chromium; run it with its `environ` (Playwright: `executable_path=` and `env=`)."""
+    program = on_path("chromium") or unpacked("chromium", "chromium")
+    assert program, "Chromium is missing: these tests need it; `make test` gets it"
+    # What lies in usr/bin is a script that looks for the real one under the root.
+    unwrapped = program.path.parent.parent / "lib" / "chromium" / "chromium"
+    return Program(unwrapped if unwrapped.exists() else program.path, program.origin, program.environ)

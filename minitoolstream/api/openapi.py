@@ -38,6 +38,7 @@ FUNCTIONS = {
     "on_object_created": "What the object store's events do.",
     "ttl_sweeper": "Look after the stream.",
 }
+_SUCCESS_TEXT = {200: "Done.", 201: "Made.", 202: "Accepted, but not visible yet."}
 _STATUS_TEXT = {
     400: "The request is wrong; nothing was changed.",
     401: "The bearer token is missing or wrong.",
@@ -77,9 +78,7 @@ def openapi(routes: Iterable[tuple[str, Route]]) -> Json:
         "components": {
             "schemas": components,
             "responses": _error_responses(),
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`mts token` prints it."}
-            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`mts token` prints it."}},
         },
     }
 
@@ -127,10 +126,11 @@ def _request_content(route: Route, references: Mapping[Any, Json]) -> Json:
 
 
 def _answers(route: Route, references: Mapping[Any, Json]) -> Json:
-    answer: Json = {"description": "Done.", "headers": _request_id_header()}
+    answer: Json = {"headers": _request_id_header()}
     if route.response is not None:
         answer["content"] = {"application/json": {"schema": _schema_of(route.response, references)}}
-    return {str(status): answer for status in (route.status, *route.also)}
+    statuses = sorted((route.status, *route.also))
+    return {str(status): {"description": _SUCCESS_TEXT[status], **answer} for status in statuses}
 
 
 def _errors(route: Route, has_parameters: bool) -> Json:

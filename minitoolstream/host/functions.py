@@ -16,7 +16,8 @@ from minitoolstream.stack.bundle import bundled
 
 NAMES = ("publish", "fetch", "on_object_created", "ttl_sweeper")
 
-EventHandler = Callable[[Any, dict[str, Any], str], Awaitable[dict[str, Any]]]
+EventHandler = Callable[[Any, Any, str], Awaitable[dict[str, Any]]]
+"""Core, event, request id. The event may be anything; what it cannot read, the function records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,17 @@ import resource
 import socket
 import time
 
+from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host import logs
+from minitoolstream.host.asgi import Wiring
 from minitoolstream.host.auth import BearerGuard, is_loopback
 from minitoolstream.host.board import Board
-from minitoolstream.host.functions import load_functions
+from minitoolstream.host.functions import Functions, load_functions
 from minitoolstream.host.supervisor import Supervisor
 from minitoolstream.host.worker import BACKLOG, Worker
+from minitoolstream.services.reconcile_uploads import reconcile
 
 DRAIN_SECONDS = 25.0
 _WORKER_DRAIN_SECONDS = DRAIN_SECONDS - 3
@@ -24,14 +27,16 @@ _BIND_SECONDS = 3.0
 log = logging.getLogger("mts.host")
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, functions: Functions | None = None, wiring: Wiring | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code is 0 when everything begun was finished.
 
-    MtsError when it cannot start: no token, a port in use, a missing function.
+    MtsError when it cannot start: no token, a port in use, a missing function. Tests hand in functions and wiring
+    of their own.
     """
     logs.configure(settings)
     _check_tokens(settings)
-    functions = load_functions()
+    functions = functions or load_functions()
+    wiring = wiring or Wiring(open_core, reconcile)
     listener = _listen(settings["server.host"], settings["server.port"])
     _raise_open_files()
     host, port = listener.getsockname()[:2]
@@ -40,7 +45,7 @@ def serve(settings: Settings) -> int:
     if not is_loopback(host):
         log.warning("other machines can reach %s, and this server speaks no TLS: put a proxy before it", host)
     workers = max(1, settings["server.workers"])
-    worker = Worker(settings, functions, Board(workers), listener, _WORKER_DRAIN_SECONDS)
+    worker = Worker(settings, functions, wiring, Board(workers), listener, _WORKER_DRAIN_SECONDS)
     gc.freeze()
 
     shown = f"[{host}]" if ":" in host else host

@@ -8,16 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host.functions import EventHandler
+from minitoolstream.host.webhook import read_event_body
 
 WAIT_SECONDS = 2
 """A stopping host waits for the poll in flight, so it is short; a poll costs next to nothing."""
 MAX_PAUSE = 30.0
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 log = logging.getLogger("mts.sqs")
 
 
@@ -82,11 +80,7 @@ class Poller:
     async def _handled(self, message: dict[str, Any]) -> bool:
         """False: leave it in the queue, it may work later."""
         try:
-            event = _decode(message["Body"])
-        except msgspec.DecodeError:
-            self._reject("malformed")
-            return True
-        try:
+            event = read_event_body(message["Body"])
             await self._handle_event(self._core, event, f"sqs-{message.get('MessageId', '')}")
         except MtsError as error:
             if error.retryable:

@@ -15,7 +15,6 @@ from minitoolstream.host.functions import EventHandler
 
 PATH = "/hooks/object-created"
 ANSWER_WITHIN = 1.5
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 log = logging.getLogger("mts.webhook")
 
 
@@ -29,11 +28,9 @@ class Webhook:
 
     async def object_created(self, request: Request) -> Response:
         """200 for every event that will never get better by being sent again, the bad ones too."""
-        try:
-            event = _decode(request.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return self._reject(request, "malformed")
-        task = asyncio.ensure_future(self._handle_event(request.core, event, request.request_id))
+        task = asyncio.ensure_future(
+            self._handle_event(request.core, read_event_body(request.body), request.request_id)
+        )
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         done, _ = await asyncio.wait((task,), timeout=self._answer_within)
@@ -60,6 +57,14 @@ class Webhook:
         request.core.metrics.rejected(reason)
         log.warning("an event was rejected: %s", reason)
         return answer({"rejected": reason})
+
+
+def read_event_body(body: bytes | str) -> Any:
+    """The event; None for what is no JSON, which the function records as malformed like any other bad event."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _log_late_failure(task: asyncio.Task[dict[str, Any]]) -> None:

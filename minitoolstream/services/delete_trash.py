@@ -18,11 +18,13 @@ async def delete_trash(core: Core) -> int:
     return deleted
 
 
-async def delete_objects(core: Core, objects: Sequence[tuple[str, str | None]]) -> int:
-    """Delete objects that have a trash row; those the store did not confirm are tried again later."""
-    for name, multipart_id in objects:
-        if multipart_id is not None:
-            await core.payloads.abort_multipart(name, multipart_id)
+async def delete_objects(core: Core, objects: Sequence[tuple[str, bool]]) -> int:
+    """Delete objects that have a trash row, and parts of theirs; those the store did not confirm are tried again
+    later. All multiparts of a key go: one begun just before a crash is known to the store alone."""
+    for name, multipart in objects:
+        if multipart:
+            for multipart_id in await core.payloads.list_multiparts(name):
+                await core.payloads.abort_multipart(name, multipart_id)
     names = [name for name, _ in objects]
     gone = set(await core.payloads.delete_many(names))
     if gone:

@@ -66,7 +66,7 @@ async def abort_upload(core: Core, upload_id: str) -> Receipt:
     upload, receipt = await core.metadata.abort_upload(upload_id)
     if receipt.state is State.ABORTED and upload.byte_from is None:
         try:
-            await delete_objects(core, [(upload.object_name, upload.multipart_id)])
+            await delete_objects(core, [(upload.object_name, upload.part_size is not None)])
         except MtsError as error:
             _log.info("deleting an aborted payload is left to the reconciler: %s", error.message)
     return receipt

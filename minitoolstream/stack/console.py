@@ -11,6 +11,7 @@ from typing import TextIO
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_EVERY = 15.0
+_TELL_EVERY = 0.2
 
 
 class Step:
@@ -79,7 +80,7 @@ class Console:
 
     def _tell(self, step: Step, ended: threading.Event) -> None:
         told, next_time = "", 0.0
-        while not ended.wait(0.2):
+        while not ended.wait(_TELL_EVERY):
             # A detail that changes all the time (a count) is told now and then, a new kind of work at once.
             kind = step.detail.partition(":")[0]
             if kind and (kind != told or time.monotonic() > next_time):

@@ -15,10 +15,10 @@ function M.in_trash(name)
     return box.space.trash:get(name) ~= nil
 end
 
--- Inside a transaction that found no row and no open or stored upload for it.
-function M.discard(name, reason, multipart_id)
+-- Inside a transaction that found no row and no open or stored upload for it. `multipart`: parts may be there too.
+function M.discard(name, reason, multipart)
     if not M.in_trash(name) then
-        box.space.trash:insert{name, clock.seconds(), reason, multipart_id or box.NULL}
+        box.space.trash:insert{name, clock.seconds(), reason, multipart or false}
     end
 end
 
@@ -54,7 +54,7 @@ function M.trash_due(limit)
             if row[T.due_at] > now or #due >= limit then
                 break
             end
-            table.insert(due, {row[T.object_name], row[T.multipart_id]})
+            table.insert(due, {row[T.object_name], row[T.multipart]})
         end
         return due
     end)

@@ -28,7 +28,7 @@ return {
     subject = fields{'name', 'incarnation', 'partitions', 'created_at', 'settings'},
     partition = fields{'subject', 'partition', 'next_offset', 'messages', 'bytes', 'unverified'},
     object = fields{'object_name', 'refs'},
-    trash = fields{'object_name', 'due_at', 'reason', 'multipart_id'},
+    trash = fields{'object_name', 'due_at', 'reason', 'multipart'},
     producer = fields{'subject', 'producer_id', 'no', 'incarnation', 'epoch', 'last_seqno', 'floor', 'ranges',
         'used_at'},
     producer_range = fields{'no', 'first_seqno', 'count', 'first_sequence'},

@@ -30,15 +30,20 @@ local function wait_for(ticket)
     end
 end
 
+-- Returns the ticket up to which others must have ended, whether `fn` succeeded, its result, and whether it wrote.
 local function attempt(fn, ...)
-    local effects = {}
+    local effects, wrote = {}, false
     box.begin()
     local ok, result = pcall(fn, effects, ...)
     if not ok then
         box.rollback()
-        return last_ticket, false, result
+        return last_ticket, false, result, false
     end
-    box.on_commit(function()
+    box.on_commit(function(statements)
+        for _ in statements() do
+            wrote = true
+            break
+        end
         for _, listener in ipairs(after_commit) do
             listener(effects)
         end
@@ -54,16 +59,19 @@ local function attempt(fn, ...)
     if not committed then
         error(problem, 0)
     end
-    return ticket, true, result
+    return ticket, true, result, wrote
 end
 
 -- Run `fn(effects, ...)` in a transaction. It must not yield. It answers, or refuses, only when what it wrote and
 -- whatever it read is durable: one that wrote nothing is repeated if something it may have seen was rolled back.
--- (One that wrote needs no repetition: a failed write takes all later ones with it.)
+-- One that wrote must not be repeated, and need not: a failed write takes all later ones with it.
 function M.run(fn, ...)
     while true do
         local before = rollbacks
-        local ticket, ok, result = attempt(fn, ...)
+        local ticket, ok, result, wrote = attempt(fn, ...)
+        if wrote then
+            return result
+        end
         wait_for(ticket)
         if rollbacks == before then
             if ok then

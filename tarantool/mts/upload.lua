@@ -46,6 +46,15 @@ function M.add_place(receipt, sequence)
     return receipt
 end
 
+-- An object is there for an upload that has ended: nothing may point at it, or it goes. A frame of a pack has no
+-- object of its own: the pack is its neighbours' too.
+function M.discard_late(row)
+    local name = M.object_name(row)
+    if row[F.byte_from] == nil and not message.points_at(row[F.sequence], name) then
+        object.discard(name, 'late_payload', row[F.multipart_id])
+    end
+end
+
 function M.get(id)
     return txn.run(function()
         local row = box.space.upload:get(id)
@@ -75,6 +84,15 @@ local function insert(subject_row, spec, owner, times)
     return {upload = M.describe(row)}
 end
 
+-- Never shortened: what was signed before stays valid as long as it says.
+local function prolong(row, life, max_life)
+    local until_ = math.min(clock.seconds() + life, row[F.created_at] + max_life)
+    if until_ <= row[F.expires_at] then
+        return row
+    end
+    return box.space.upload:update(row[F.id], {{'=', F.expires_at, until_}})
+end
+
 local function reopen(row, spec, times)
     if not same_announcement(row, spec) then
         errors.refuse('upload_conflict', 'this seqno is announced already with another size, type or checksum',
@@ -83,8 +101,7 @@ local function reopen(row, spec, times)
     if row[F.state] == 'stored' then
         return {receipt = M.receipt(row)}
     end
-    row = box.space.upload:update(row[F.id], {{'=', F.expires_at, clock.seconds() + times.producer_life}})
-    return {upload = M.describe(row)}
+    return {upload = M.describe(prolong(row, times.producer_life, times.max_life))}
 end
 
 local function create_one(subject_row, spec, times)
@@ -141,12 +158,7 @@ end
 -- Signing parts again, or parts that arrived, extend a ticket by `life`, up to `max_life` from its creation.
 function M.extend(id, life, max_life)
     return txn.run(function()
-        local row = open_row(id)
-        local until_ = math.min(clock.seconds() + life, row[F.created_at] + max_life)
-        if until_ > row[F.expires_at] then
-            row = box.space.upload:update(id, {{'=', F.expires_at, until_}})
-        end
-        return M.describe(row)
+        return M.describe(prolong(open_row(id), life, max_life))
     end)
 end
 

@@ -2,7 +2,6 @@
 -- what is due, never how much there is.
 local clock = require('mts.clock')
 local message = require('mts.message')
-local object = require('mts.object')
 local schema = require('mts.schema')
 local txn = require('mts.txn')
 local upload = require('mts.upload')
@@ -70,7 +69,7 @@ function M.settle(id, object_is_there)
         end
         local name = upload.object_name(row)
         if object_is_there and not message.points_at(row[F.sequence], name) then
-            object.discard(name, 'late_payload', row[F.multipart_id])
+            object.discard(name, 'late_payload', row[F.part_size] ~= nil)
         end
         box.space.upload:delete(id)
         return true

@@ -3,7 +3,6 @@
 local clock = require('mts.clock')
 local commit = require('mts.commit')
 local errors = require('mts.errors')
-local message = require('mts.message')
 local object = require('mts.object')
 local producer = require('mts.producer')
 local rejected = require('mts.rejected')
@@ -89,7 +88,7 @@ local function end_without_message(effects, row, state, reason, put_grace)
     if row[F.byte_from] ~= nil then
         object.release(upload.object_name(row), reason)
     else
-        object.discard(upload.object_name(row), reason, row[F.multipart_id])
+        object.discard(upload.object_name(row), reason, row[F.part_size] ~= nil)
     end
     row = finish(effects, row, state, {{'=', F.reason, reason}}, put_grace)
     if row[F.producer_no] ~= nil then
@@ -138,34 +137,27 @@ local function commit_open(effects, row, size, put_grace)
     return row
 end
 
--- An object arrived for an upload that has ended: nothing may point at it, or it goes.
-local function discard_late(row)
-    local name = upload.object_name(row)
-    if row[F.byte_from] == nil and not message.points_at(row[F.sequence], name) then
-        object.discard(name, 'late_payload')
-    end
-end
-
-local function commit_one(effects, id, size, put_grace)
+-- `name` is where the payload lies; an object of another name that holds this id in its key is nobody's.
+local function commit_one(effects, id, size, name, put_grace)
     local row = box.space.upload:get(id)
-    if row == nil then
+    if row == nil or (name ~= nil and name ~= upload.object_name(row)) then
         return {upload_id = id, state = 'unknown'}
     end
     if row[F.state] == 'open' then
         return upload.receipt(commit_open(effects, row, size, put_grace))
     end
     if row[F.state] ~= 'stored' then
-        discard_late(row)
+        upload.discard_late(row)
     end
     return upload.receipt(row, row[F.state] == 'committed')
 end
 
--- The payloads {{id, size}, ...} are in the bucket: commit what fits its ticket. An answer for each, in order.
+-- The payloads {{id, size, object_name}, ...} are in the bucket: commit what fits its ticket. An answer for each, in order.
 function M.commit(items, put_grace)
     return txn.run(function(effects)
         local receipts = {}
         for _, item in ipairs(items) do
-            table.insert(receipts, commit_one(effects, item[1], item[2], put_grace))
+            table.insert(receipts, commit_one(effects, item[1], item[2], item[3], put_grace))
         end
         return receipts
     end)

@@ -324,3 +324,12 @@ async def test_an_aborted_multipart_is_gone_and_aborting_again_is_fine(
 
 async def test_a_store_that_is_there_passes_the_check(store: PayloadStore) -> None:
     await store.check()
+
+
+async def test_all_unfinished_multiparts_of_a_key_are_found(store: PayloadStore, prefix: str) -> None:
+    name = prefix + "big"
+    begun = [await store.create_multipart(name, content_type="text/plain", metadata={}) for _ in range(2)]
+    await store.create_multipart(name + "-neighbour", content_type="text/plain", metadata={})
+    assert sorted(await store.list_multiparts(name)) == sorted(begun)
+    await store.abort_multipart(name, begun[0])
+    assert await store.list_multiparts(name) == begun[1:]

@@ -9,8 +9,9 @@ from typing import Any
 
 from minitoolstream.api.app import Request, Response, Route, answer
 from minitoolstream.config import load_settings
-from minitoolstream.host import serve, worker
+from minitoolstream.host.asgi import Wiring
 from minitoolstream.host.functions import Functions
+from minitoolstream.host.serve import serve
 from tests.unit.asgi_client import FakeCore, echo, no_events, no_work
 
 
@@ -49,7 +50,4 @@ async def open_core(settings: Any, metrics: Any) -> FakeCore:
 
 
 if __name__ == "__main__":
-    serve.load_functions = lambda: Functions(ROUTES, no_events)  # type: ignore[assignment]
-    worker.open_core = open_core  # type: ignore[assignment]
-    worker.reconcile = no_work  # type: ignore[assignment]
-    sys.exit(serve.serve(load_settings()))
+    sys.exit(serve(load_settings(), Functions(ROUTES, no_events), Wiring(open_core, no_work)))

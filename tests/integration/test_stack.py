@@ -18,6 +18,7 @@ from minitoolstream.config import load_settings
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack.minio import Credentials
 from minitoolstream.stack.state import load_state
+from minitoolstream.stack.status import status as look
 from tests.servers import MinioServer, TarantoolServer, minio_program, tarantool_program
 
 _MTS = [sys.executable, "-m", "minitoolstream.cli.main"]
@@ -51,8 +52,7 @@ class Stack:
         return done.stdout + done.stderr
 
     def status(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.command("status", "--json").stdout)
-        return report
+        return look(load_settings(self.environ, cwd=self.folder))
 
     def pids(self) -> dict[str, int]:
         return {part: about["pid"] for part, about in self.status()["processes"].items() if "pid" in about}
@@ -85,7 +85,8 @@ def running(new_stack: Callable[..., Stack]) -> Stack:
 
 
 def test_up_starts_everything_and_status_says_where(running: Stack) -> None:
-    report = running.status()
+    report = json.loads(running.command("status", "--json").stdout)
+    assert report == running.status()
     assert report["state"] == "running"
     assert report["ready"] is True
     assert report["object_store"]["kind"] == "minio"

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,9 +46,9 @@ def started(launch: Launch) -> Iterator[ProcessId]:
     stop(process, grace=0)
 
 
-def until(condition: object, seconds: float = 10) -> None:
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -129,6 +129,10 @@ class MemoryPayloads:
         del self.multiparts[multipart_id]
         return True
 
+    async def list_multiparts(self, name: str) -> list[str]:
+        self._must_be_up()
+        return [multipart_id for multipart_id, multipart in self.multiparts.items() if multipart.name == name]
+
     async def abort_multipart(self, name: str, multipart_id: str) -> None:
         self._must_be_up()
         if self._multipart(name, multipart_id):

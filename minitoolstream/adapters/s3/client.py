@@ -129,6 +129,11 @@ class S3Payloads:
         if response.status == 404:
             self._must_be(response.body, "NoSuchUpload")
 
+    async def list_multiparts(self, name: str) -> list[str]:
+        query = {"uploads": "", "prefix": name, "max-uploads": str(PAGE)}
+        response = await self._requests.send("GET", "", query=query, retry=True)
+        return xml.multipart_ids(xml.Document.parse(response.body), name)
+
     async def check(self) -> None:
         response = await self._requests.send("HEAD", "", accept=(200, 404), timeout=5.0)
         if response.status == 404:

@@ -18,6 +18,7 @@ URL_LIFE = 15 * 60
 """Seconds that our own requests stay valid. A pack's PUT that is held up longer is refused by the store, so
 that it can't appear after the reconciler looked for it."""
 SILENCE = 30.0
+JITTER = (0.05, 0.15)
 _BUSY = frozenset({"SlowDown", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "InternalError"})
 
 
@@ -61,7 +62,7 @@ class S3Requests:
                 problem = self.problem(response.status, error_code(response.body))
                 if last_try or not problem.retryable or response.status == 403:
                     raise problem
-            await asyncio.sleep(random.uniform(0.05, 0.15))  # noqa: S311  # nosec B311 - jitter
+            await asyncio.sleep(random.uniform(*JITTER))  # noqa: S311  # nosec B311
         raise AssertionError("unreachable")
 
     def problem(self, status: int, code: str) -> MtsError:

@@ -55,7 +55,7 @@ class TarantoolMetadata:
         return _made(await self._tarantool.call("upload_extend", upload_id, life, longest))
 
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
-        items = [[item.upload_id, item.size] for item in stored]
+        items = [[item.upload_id, item.size, item.object_name] for item in stored]
         receipts = await self._tarantool.call("upload_commit", items, self._grace)
         return [None if item["state"] == "unknown" else _receipt(item) for item in receipts]
 
@@ -105,7 +105,7 @@ class TarantoolMetadata:
         found = await self._waiting.call("changes_wait", *cursor, timeout, timeout=timeout + 5)
         return Changes((found["boot"], found["cursor"]), found["lost"], found["ids"])
 
-    async def trash_due(self, limit: int) -> list[tuple[str, str | None]]:
+    async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
         return [(name, multipart) for name, multipart in await self._tarantool.call("trash_due", limit)]
 
     async def trash_done(self, names: Sequence[str]) -> None:

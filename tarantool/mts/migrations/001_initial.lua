@@ -60,7 +60,7 @@ return function()
     space('object', {{'object_name', 'string'}, {'refs', 'unsigned'}}, {index('primary', {{'object_name'}})})
     space('trash', {
         {'object_name', 'string'}, {'due_at', 'unsigned'}, {'reason', 'string'},
-        {'multipart_id', 'string', is_nullable = true},
+        {'multipart', 'boolean'},
     }, {
         index('primary', {{'object_name'}}),
         index('due', {{'due_at'}, {'object_name'}}),

@@ -1,0 +1,138 @@
+"""The commands of the stack where nothing runs, and what they show."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minitoolstream.cli.main import cli
+from minitoolstream.config import load_settings
+from minitoolstream.stack import console as consoles
+from minitoolstream.stack.console import Console
+from minitoolstream.stack.http import ask
+from minitoolstream.stack.logs import follow, last_lines
+from minitoolstream.stack.ports import free_port
+from minitoolstream.stack.processes import ProcessId
+from minitoolstream.stack.state import Running, State, log_file, save_state
+from minitoolstream.stack.status import status
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / ".mts"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MTS_HOME", str(folder))
+    return folder
+
+
+def mts(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+@pytest.mark.usefixtures("home")
+def test_status_where_nothing_was_ever_started_is_stopped() -> None:
+    report = json.loads(mts("status", "--json").stdout)
+    assert (report["state"], report["http"], report["processes"]) == ("stopped", None, {})
+    assert "`mts up` starts it" in mts("status").stdout
+
+
+def test_down_where_nothing_was_ever_started_changes_nothing(home: Path) -> None:
+    assert json.loads(mts("down", "--json").stdout) == {"stopped": [], "purged": False}
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_token_without_a_stack_says_how_to_get_one() -> None:
+    refused = mts("token")
+    assert refused.exit_code == 2
+    assert "mts up" in refused.stderr
+
+
+def test_a_process_that_is_gone_shows_as_crashed_not_as_running(home: Path) -> None:
+    home.mkdir()
+    gone = Running(ProcessId(2**22 + 1, 1, "boot"), "mark")
+    save_state(home, State({"server.urls": [f"http://127.0.0.1:{free_port()}"]}, {"host": gone}))
+    report = status(load_settings())
+    assert report["state"] == "stopped"
+    assert report["processes"]["host"]["state"] == "crashed"
+
+
+def test_config_show_names_sources_and_hides_secrets(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTS_TOKEN", "hush-hush")
+    (home.parent / "mts.yaml").write_text("server:\n  workers: 7\n")
+    shown = mts("config", "show", "--json")
+    rows = json.loads(shown.stdout)
+    assert rows["server.workers"]["value"] == 7
+    assert rows["server.workers"]["source"].endswith("mts.yaml")
+    assert rows["server.token"] == {"value": "set", "source": "MTS_TOKEN", "about": "bearer token of the API"}
+    assert rows["tarantool.password"]["value"] == "not set"
+    assert "hush-hush" not in shown.output + mts("config", "show").output
+
+
+def test_logs_show_the_last_lines_of_each_part(home: Path) -> None:
+    for part in ("host", "tarantool"):
+        log = log_file(home, part)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("".join(f"{part} {number}\n" for number in range(9)))
+    assert last_lines(home, ["host"], 2) == {"host": ["host 7", "host 8"]}
+    assert mts("logs", "-n", "1").stdout.split("\n")[:2] == ["tarantool     tarantool 8", "host          host 8"]
+    assert mts("logs", "host", "-n", "1").stdout == "host 8\n"
+
+
+def test_following_a_log_gives_whole_lines_and_waits_for_logs_to_come(home: Path) -> None:
+    log = log_file(home, "host")
+    log.parent.mkdir(parents=True)
+    lines = follow(home, ["host"])
+
+    def write() -> None:
+        with log.open("w") as file:
+            for piece in ("first ", "line\nsecond line\n"):
+                file.write(piece)
+                file.flush()
+
+    writer = threading.Timer(0.05, write)
+    writer.start()
+    assert next(lines) == ("host", "first line")
+    assert next(lines) == ("host", "second line")
+    lines.close()  # type: ignore[attr-defined]
+
+
+def test_nobody_there_is_no_exception() -> None:
+    answer = ask(f"http://127.0.0.1:{free_port()}/readyz")
+    assert (answer.status, answer.body) == (0, None)
+
+
+def test_steps_on_a_pipe_are_plain_lines() -> None:
+    stream = io.StringIO()
+    console = Console(stream)
+    with console.step("MinIO") as step:
+        step.done("started")
+    with pytest.raises(ValueError, match="boom"), console.step("host"):
+        raise ValueError("boom")
+    assert stream.getvalue().splitlines() == ["✓ MinIO          started", "✗ host           failed"]
+
+
+def test_a_long_step_on_a_pipe_says_now_and_then_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consoles, "_TELL_EVERY", 0.01)
+    stream = io.StringIO()
+    with Console(stream).step("MinIO") as step:
+        step.update("building MinIO: 3 packages")
+        while "3 packages" not in stream.getvalue():
+            threading.Event().wait(0.01)
+    assert "  MinIO          building MinIO: 3 packages [0:00]" in stream.getvalue()
+
+
+def test_a_step_on_a_terminal_is_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    with Console(stream).step("MinIO") as step:
+        step.update("starting")
+        while "starting" not in stream.getvalue():
+            threading.Event().wait(0.01)
+    *_, last = stream.getvalue().split("\r\x1b[2K")
+    assert last == "✓ MinIO          done\n"
