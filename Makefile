@@ -1,12 +1,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip install --quiet --no-input
 COVERAGE_MIN ?= 0
 WORKERS ?= auto
 UP ?=
 BENCH ?=
 PYTEST ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help up down test check dist bench clean
 

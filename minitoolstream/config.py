@@ -180,7 +180,7 @@ def load_settings(
     """Read every source once. Wrong values are an MtsError `bad_config` that names key and source."""
     environ = os.environ if environ is None else environ
     cwd = cwd or Path.cwd()
-    home = Path(environ.get("MTS_HOME") or _find_up(cwd, ".mts") or cwd / ".mts")
+    home = (cwd / (environ.get("MTS_HOME") or _find_up(cwd, ".mts") or ".mts")).absolute()
     path = config_file or (Path(environ["MTS_CONFIG"]) if environ.get("MTS_CONFIG") else cwd / "mts.yaml")
     file_values, warnings = _read_yaml(path, required=config_file is not None or "MTS_CONFIG" in environ)
     remembered = {**_read_json(home / "state.json"), **_read_json(home / "secrets.json")}

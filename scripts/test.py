@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 def _lua_tests(tarantool: Program) -> Counts:
     total = Counts()
-    for file in sorted((tools.ROOT / "tarantool" / "tests").glob("*.lua")):
+    for file in sorted((tools.ROOT / "tarantool" / "tests").glob("*_test.lua")):
         done = subprocess.run(
             [str(tarantool.path), str(file)],
             cwd=tools.ROOT,

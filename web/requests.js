@@ -13,21 +13,20 @@ export class UploadError extends Error {
 
 /** One call of the API: its answer, or an UploadError with the API's own message. */
 export async function callApi({ url, token, method = "GET", path, body, signal }) {
-  const headers = { Authorization: `Bearer ${token}` };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const headers = headersOf(token, body);
   let response;
-  let answer;
+  let text;
   try {
-    response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store" });
-    answer = await response.json().catch(() => ({}));
-  } catch (problem) {
+    response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body), signal });
+    text = await response.text();
+  } catch {
     signal?.throwIfAborted();
-    if (/ISO-8859-1|Headers/.test(problem.message)) throw new UploadError("bad_request", "this cannot be a token");
     throw unreachable("the API", url, "server.cors_origins");
   }
-  if (response.ok) return answer;
-  const { code, message, details } = answer.error ?? {};
-  throw new UploadError(code ?? "unavailable", message ?? `${url} answered with status ${response.status}`, {
+  const answer = parsed(text);
+  if (response.ok && answer) return answer;
+  const { code = "unavailable", message, details } = answer?.error ?? {};
+  throw new UploadError(code, message ?? `${url} answered with status ${response.status}, and not as the API does`, {
     status: response.status,
     details,
     retryable: response.status === 429 || response.status >= 502,
@@ -35,8 +34,26 @@ export async function callApi({ url, token, method = "GET", path, body, signal }
   });
 }
 
-/** XMLHttpRequest, since fetch does not tell how much of a body has gone out. */
-function put(url, headers, body, onSent, signal) {
+function headersOf(token, body) {
+  try {
+    const headers = new Headers({ Authorization: `Bearer ${token}` });
+    if (body) headers.set("Content-Type", "application/json");
+    return headers;
+  } catch {
+    throw new UploadError("unauthorized", "this is not a token: it has characters that no token has");
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** A PUT and its answer {ok, status, text}. By XMLHttpRequest: fetch does not tell how much has gone out. */
+export function put(url, headers, body, onSent, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
     const request = new XMLHttpRequest();
@@ -55,7 +72,7 @@ function put(url, headers, body, onSent, signal) {
       resolve({ ok: status >= 200 && status < 300, status, text });
     };
     request.onerror = () => reject(unreachable("the object store", new URL(url).origin, "minio.cors_origins"));
-    request.onabort = () => reject(signal?.reason ?? new UploadError("unavailable", "the object store fell silent", { retryable: true }));
+    request.onabort = () => reject(signal?.reason ?? silent());
     request.onloadend = () => {
       clearTimeout(silence);
       signal?.removeEventListener("abort", stop);
@@ -68,20 +85,26 @@ function put(url, headers, body, onSent, signal) {
   });
 }
 
+function silent() {
+  return new UploadError("unavailable", "the object store fell silent", { retryable: true });
+}
+
 /** The browser does not say why a request got no answer, so the message names both reasons. */
 function unreachable(what, url, setting) {
   const message = `cannot reach ${what} at ${url}: it is down, or ${setting} does not list ${globalThis.origin}`;
   return new UploadError("unavailable", message, { retryable: true });
 }
 
-function refused({ status, text }, retryable = false) {
+/** The store's answer as an error. */
+export function refused({ status, text }, retryable = false) {
   const say = (tag) => new RegExp(`<${tag}>([^<]{1,500})</${tag}>`).exec(text)?.[1];
   const code = retryable ? "unavailable" : { 403: "forbidden", 404: "payload_missing" }[status] ?? "bad_request";
   const message = `the object store refused the upload: ${say("Message") ?? `status ${status}`}`;
   return new UploadError(code, message, { status, details: { store_code: say("Code") }, retryable });
 }
 
-function pause(milliseconds, signal) {
+/** Waits, unless `signal` says to stop. */
+export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const stop = () => {
       clearTimeout(timer);

@@ -1,4 +1,4 @@
-// A resumable uploader for MiniToolStream: one file, no dependencies, no build step.
+// A resumable uploader for MiniToolStream: no dependencies, no build step.
 //
 //   import { uploadFile } from "https://mts.example/web/upload.js";
 //
@@ -11,6 +11,10 @@
 // The payload goes straight into the object store: ticket, PUT (large files: parts, four at a time), receipt.
 // An upload that stopped, by a reload or a lost network, goes on when the same file is given again.
 // docs/browser.md has the options and what a page on another origin needs.
+
+import { UploadError, callApi, pause, put, refused } from "./requests.js";
+
+export { UploadError, callApi };
 
 const PARTS_AT_ONCE = 4;
 const SIGN_AT_ONCE = 32;
@@ -80,7 +84,8 @@ class Upload {
     this.#memory.forget(this.key);
     if (receipt.state !== "committed" && receipt.state !== "stored") {
       const reason = receipt.reason ? `: ${receipt.reason}` : "";
-      throw new UploadError(`upload_${receipt.state}`, `the upload was ${receipt.state}${reason}`, { details: receipt });
+      const message = `the upload was ${receipt.state}${reason}`;
+      throw new UploadError(`upload_${receipt.state}`, message, { details: receipt });
     }
     this.#add(this.#file.size - this.#done);
     return receipt;
@@ -89,7 +94,7 @@ class Upload {
   async discard() {
     const remembered = this.#memory.read()[this.key];
     if (!remembered) return;
-    await this.#abort(remembered.upload_id);
+    await this.#giveUp(remembered.upload_id);
     this.#memory.forget(this.key);
   }
 
@@ -112,7 +117,10 @@ class Upload {
     });
     if (ticket.parts) return this.#inParts(ticket.upload_id, ticket.parts);
     const answer = await this.#put(ticket, this.#file, this.#signal);
-    if (answer.status === 403 && again) return this.#start(false); // its only URL has expired
+    if (answer.status === 403 && again) {
+      // Its only URL has expired.
+      return (await this.#giveUp(ticket.upload_id)) ?? this.#start(false);
+    }
     // 412: an earlier try arrived, only its answer was lost.
     if (!answer.ok && answer.status !== 412) throw refused(answer);
     return this.#settle(ticket.upload_id);
@@ -142,21 +150,25 @@ class Upload {
     } catch (error) {
       if (!GONE.includes(error.code) && error.code !== "upload_incomplete") throw error;
     }
-    // Given up before another one begins, so that a late arrival does not become a second message.
-    const last = await this.#abort(id);
     this.#add(-this.#done);
-    return last?.state === "committed" ? last : null;
+    return this.#giveUp(id);
   }
 
-  /** The final receipt of an upload that nobody waits for any more; null when the host has forgotten it. */
-  async #abort(id) {
+  /**
+   * Aborts an upload, so that a late arrival does not become a second message.
+   * The receipt if it was committed before; else null.
+   */
+  async #giveUp(id) {
     try {
-      return await this.#api("DELETE", `/v1/uploads/${id}`);
+      await this.#api("DELETE", `/v1/uploads/${id}`);
     } catch (error) {
-      if (error.code === "upload_final") return this.#api("GET", `/v1/uploads/${id}`);
-      if (error.code === "not_found") return null;
-      throw error;
+      if (error.code === "upload_final") {
+        const last = await this.#api("GET", `/v1/uploads/${id}`);
+        return last.state === "committed" || last.state === "stored" ? last : null;
+      }
+      if (error.code !== "not_found") throw error;
     }
+    return null;
   }
 
   // -- parts
@@ -323,7 +335,7 @@ async function checkReadable(file) {
   try {
     await file.slice(0, 1).arrayBuffer();
   } catch {
-    throw new UploadError("file_changed", `${file.name ?? "the file"} changed or went away while it was being uploaded`);
+    throw new UploadError("file_changed", `${file.name ?? "the file"} changed or went away meanwhile; choose it again`);
   }
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.api import CONTENT_TYPE
 from bench.generator import LoadResult, Plan, Request
 from bench.measure import Bench, Variant, ratio_row
 from bench.rows import Row
@@ -57,7 +58,7 @@ def batch(bench: Bench, subject: str, size: int, in_flight: int) -> Variant:
 def _body_file(folder: Path, size: int) -> Path:
     path = folder / f"batch-{size}.frames"
     if not path.exists():
-        meta = b"{}"
+        meta = msgspec.json.encode({"content_type": CONTENT_TYPE})  # what the SDK sends
         head = struct.pack(">I", len(meta)) + meta + struct.pack(">I", size)
         path.write_bytes(b"".join(head + os.urandom(size) for _ in range(MESSAGES)))
     return path

@@ -31,7 +31,7 @@ def run(bench: Bench) -> tuple[list[Row], list[GrowthPoint]]:
 def arena_used(bench: Bench) -> int:
     """Bytes that Tarantool's tuples and indexes take."""
     try:
-        return int(bench.api.call("GET", "/v1/status")["tarantool"]["arena_used"])
+        return int(bench.api.call("GET", "/v1/status")["arena_used"])
     except KeyError as error:
         raise BenchError(f"GET /v1/status has no {error}") from error
 

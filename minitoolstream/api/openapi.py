@@ -24,9 +24,14 @@ _SUBJECT: Json = {
     "pattern": f"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_SUBJECT_LENGTH - 1}}}$",
     "examples": ["orders"],
 }
+_UPLOAD_ID: Json = {
+    "type": "string",
+    "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+    "examples": ["01890a5d-ac96-774b-bcce-b302099a8057"],
+}
 PATH_PARAMETERS: Mapping[str, tuple[Json, str]] = {
     "subject": (_SUBJECT, "name of the stream"),
-    "upload_id": ({"type": "string", "format": "uuid"}, "the upload, as its ticket names it"),
+    "upload_id": (_UPLOAD_ID, "the upload, as its ticket names it"),
     "sequence": (
         {"type": "integer", "minimum": 1, "maximum": MAX_SEQUENCE},
         "place of the message in the order",
@@ -119,10 +124,17 @@ def _parameter(place: str, name: str, kind: str | Mapping[str, Any], about: str)
 
 
 def _request_content(route: Route, references: Mapping[Any, Json]) -> Json:
-    content: Json = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in route.raw_body}
+    content: Json = {kind: {"schema": _raw_schema(kind)} for kind in route.raw_body}
     if route.request is not None:
         content[route.json_type] = {"schema": _schema_of(route.request, references)}
     return content
+
+
+def _raw_schema(kind: str) -> Json:
+    """A payload is whatever its type allows."""
+    if kind == "application/json":
+        return {}
+    return {"type": "string"} if kind.startswith("text/") else {"type": "string", "format": "binary"}
 
 
 def _answers(route: Route, references: Mapping[Any, Json]) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -184,7 +183,7 @@ def _payload(item: InlineRequest) -> bytes:
             return base64.b64decode(item.data, validate=True)
     except UnicodeEncodeError:
         raise bad_request("data is not valid UTF-8", field="data") from None
-    except binascii.Error:
+    except ValueError:
         raise bad_request('data is not base64; leave "encoding" out to send text', field="data") from None
     raise bad_request('encoding must be "utf-8" or "base64"', field="encoding")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
+from minitoolstream.cli import stack_commands, stream_commands
 from minitoolstream.cli.output import (
     EXIT_CODES_HELP,
     Exit,
@@ -23,7 +23,6 @@ from minitoolstream.cli.output import (
 from minitoolstream.domain.errors import MtsError
 
 _ASKED = "minitoolstream.json_asked"
-COMMAND_MODULES = ("stack_commands", "stream_commands")
 
 
 class Group(click.Group):
@@ -99,20 +98,8 @@ def completion(shell: str, as_json: bool) -> None:
     emit(as_json, {"shell": shell, "script": script}, script.strip())
 
 
-def _add_commands(group: click.Group, modules: Sequence[str]) -> None:
-    for name in modules:
-        module = f"minitoolstream.cli.{name}"
-        try:
-            commands = import_module(module).COMMANDS
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-            continue
-        for command in commands:
-            group.add_command(command)
-
-
-_add_commands(cli, COMMAND_MODULES)
+for _command in (*stack_commands.COMMANDS, *stream_commands.COMMANDS):
+    cli.add_command(_command)
 
 
 def main() -> None:

@@ -45,6 +45,7 @@ Exit codes:
 
 _EXIT_OF_CODE = {
     "internal": Exit.UNEXPECTED,
+    "cannot_write": Exit.UNEXPECTED,
     "not_found": Exit.NOT_FOUND,
     "no_data": Exit.NOT_FOUND,
     "payload_missing": Exit.NOT_FOUND,

@@ -129,7 +129,7 @@ def _table(report: dict[str, Any]) -> str:
     lines.insert(0, f"state: {report['state']}")
     if report.get("readiness"):
         lines.append(f"not ready: {report['readiness']}")
-    if "uploads" in report:
+    if report.get("uploads"):
         lines.append(f"uploads not finished, or finished lately: {report['uploads']}")
     for event in report.get("rejected_events", []):
         lines.append(f"rejected: {event.get('at')} {event.get('object_name')}: {event.get('reason')}")
@@ -152,7 +152,8 @@ def logs(part: str | None, follow: bool, lines: int, as_json: bool) -> None:
     emit(as_json, shown, lambda: _log_text(shown))
     if follow:
         for name, line in follow_logs(home, parts):
-            click.echo(line if part else f"{name:<13} {line}")
+            text = line if part else f"{name:<13} {line}"
+            emit(as_json, {"part": name, "line": line}, text)
 
 
 def _log_text(shown: dict[str, list[str]]) -> str:
@@ -197,7 +198,8 @@ def _setting(key: str, row: dict[str, Any]) -> str:
 
 
 @click.command()
-def serve() -> None:
+@json_option
+def serve(as_json: bool) -> None:  # noqa: ARG001 - it concerns errors only
     """Run the host in the foreground; `mts up` does this for you."""
     from minitoolstream.host.serve import serve as run
 

@@ -2,6 +2,267 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
 import click
 
-COMMANDS: list[click.Command] = []
+from minitoolstream.cli.output import Exit, emit, json_option, note
+from minitoolstream.cli.progress import ProgressBar
+from minitoolstream.cli.shapes import (
+    message_shape,
+    page_shape,
+    page_text,
+    receipt_shape,
+    receipt_text,
+)
+from minitoolstream.client import Client, Message, MtsError, Receipt
+from minitoolstream.config import load_settings
+from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MAX_WAIT_SECONDS, MIB
+
+_RETRY_SECONDS = 5.0
+"""A person waits, and can run the command again."""
+_IN_MEMORY = 4 * MIB
+
+
+@contextmanager
+def _client() -> Iterator[Client]:
+    settings = load_settings()
+    for warning in settings.warnings:
+        note(f"warning: {warning}")
+    with Client.from_settings(settings, retry_for=_RETRY_SECONDS) as client:
+        yield client
+
+
+# -- publish
+
+
+def _parse_headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not of the form name=value")
+        headers[name] = text
+    return headers
+
+
+@click.command()
+@click.argument("subject")
+@click.argument("files", nargs=-1, metavar="[FILE|-]...")
+@click.option("--data", help="Publish this text instead of a file.")
+@click.option("--header", "headers", multiple=True, callback=_parse_headers, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--content-type", help="Guessed from the file's name unless given.")
+@click.option("--producer-id", help="Name the producer: each seqno is stored at most once, in order.")
+@click.option("--seqno", type=click.IntRange(0), help="The message's number; rises by one with each further file.")
+@click.option("--no-resume", is_flag=True, help="Start anew instead of going on with an interrupted upload.")
+@json_option
+def publish(
+    *,
+    subject: str,
+    files: tuple[str, ...],
+    data: str | None,
+    headers: Mapping[str, str],
+    content_type: str | None,
+    producer_id: str | None,
+    seqno: int | None,
+    no_resume: bool,
+    as_json: bool,
+) -> None:
+    """Publish files, a text or stdin (`-`) to SUBJECT.
+
+    Files of any size go straight into the object store. After an interruption, the same command goes on
+    where it stopped. With `--json`, a receipt is printed for each file, one a line.
+
+    \b
+    mts publish orders ./video.mp4
+    mts publish orders --data '{"id": 7}' --content-type application/json --header kind=order
+    tar c src | mts publish backups -
+    """
+    if (producer_id is None) != (seqno is None):
+        raise click.UsageError("--producer-id and --seqno belong together")
+    if data is not None and files:
+        raise click.UsageError("give files or --data, not both")
+    if data is None and not files:
+        if sys.stdin.isatty():
+            raise click.UsageError("give a FILE, `-` for stdin, or --data TEXT")
+        files = ("-",)
+    facts: dict[str, Any] = {"headers": headers, "content_type": content_type, "producer_id": producer_id}
+    with _client() as client:
+        if data is not None:
+            _published(as_json, client.publish(subject, data, seqno=seqno, **facts), "text")
+            return
+        for number, name in enumerate(files):
+            facts["seqno"] = None if seqno is None else seqno + number
+            try:
+                receipt = _publish_one(client, subject, name, facts, resume=not no_resume)
+            except KeyboardInterrupt:
+                raise MtsError(
+                    "interrupted", "interrupted", {"hint": _how_to_go_on(files, number, no_resume)}
+                ) from None
+            _published(as_json, receipt, name)
+
+
+def _publish_one(client: Client, subject: str, name: str, facts: dict[str, Any], *, resume: bool) -> Receipt:
+    if name == "-":
+        return _publish_stdin(client, subject, facts)
+    with ProgressBar(Path(name).name) as progress:
+        return client.publish_file(subject, name, resume=resume, progress=progress, **facts)
+
+
+def _publish_stdin(client: Client, subject: str, facts: dict[str, Any]) -> Receipt:
+    """What fits goes inline; the rest takes the way of a file, because its size must be known."""
+    stdin = sys.stdin.buffer
+    start = stdin.read(_IN_MEMORY + 1)
+    if len(start) <= _IN_MEMORY:
+        return client.publish(subject, start, **facts)
+    facts = {**facts, "content_type": facts["content_type"] or "application/octet-stream"}
+    with tempfile.NamedTemporaryFile(prefix="mts-stdin-") as file:
+        file.write(start)
+        shutil.copyfileobj(stdin, file, MIB)
+        file.flush()
+        with ProgressBar("stdin") as progress:
+            return client.publish_file(subject, file.name, resume=False, progress=progress, **facts)
+
+
+def _published(as_json: bool, receipt: Receipt, name: str) -> None:
+    emit(as_json, receipt_shape(receipt), lambda: f"{name}: {receipt_text(receipt)}")
+
+
+def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
+    if files[done] == "-" or no_resume:
+        return f"{done} of {len(files)} published; this one starts anew next time"
+    if done:
+        left = " ".join(files[done:])
+        return f"{done} of {len(files)} are published; run the command again with the rest to go on: {left}"
+    return "run the same command again to go on where it stopped"
+
+
+# -- read
+
+
+def _parse_start(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
+    if value in ("first", "last", "new"):
+        return value
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither a sequence nor one of first, last, new")
+
+
+@click.command()
+@click.argument("subject")
+@click.option(
+    "--start", default="1", callback=_parse_start, show_default=True, help="A sequence, or first, last or new."
+)
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, MAX_FETCH_LIMIT), help="How many.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--inline", is_flag=True, help="Bring small payloads along.")
+@json_option
+def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline: bool, as_json: bool) -> None:
+    """Show the messages of SUBJECT, oldest first. Exit code 3 when there are none.
+
+    With `--json`, the page as the API answers it, with a download URL for each message.
+    """
+    with _client() as client:
+        page = client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
+    if as_json or page.messages:
+        emit(as_json, page_shape(page), lambda: page_text(page.messages))
+    if not page.messages:
+        if not as_json:
+            note(f"no messages in {subject} from {start} on; its latest is {page.latest_sequence or 'none'}")
+        click.get_current_context().exit(Exit.NOT_FOUND)
+    if not as_json and page.next_sequence <= page.latest_sequence:
+        note(f"more: mts fetch {subject} --start {page.next_sequence}")
+
+
+@click.command()
+@click.argument("sequence", type=click.IntRange(0))
+@click.option("-o", "--output", metavar="FILE|-", help="Where to save the payload; stdout unless given.")
+@json_option
+def get(sequence: int, output: str | None, as_json: bool) -> None:
+    """Get the payload of a message.
+
+    It is checked against the size and checksum in its metadata. An interrupted download goes on where it
+    stopped. With `--json`, the metadata is printed instead of the payload, which `-o FILE` still saves.
+    """
+    with _client() as client:
+        message = client.get(sequence)
+        if output is not None and output != "-":
+            with ProgressBar(Path(output).name) as progress:
+                client.download(message, output, progress=progress)
+            emit(as_json, {**message_shape(message), "path": output}, f"message {sequence} saved as {output}")
+        elif as_json:
+            if output == "-":
+                raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
+            emit(as_json, message_shape(message), "")
+        else:
+            stdout = sys.stdout.buffer
+            _spare_the_terminal(message, stdout, asked=output == "-")
+            client.download(message, stdout)
+            stdout.flush()
+
+
+def _spare_the_terminal(message: Message, stdout: BinaryIO, *, asked: bool) -> None:
+    kind = message.content_type.partition(";")[0].strip()
+    text = kind.startswith("text/") or kind in ("application/json", "application/xml", "application/x-ndjson")
+    if stdout.isatty() and not text and not asked:
+        raise MtsError(
+            "bad_request",
+            f"message {message.sequence} is {kind}, which a terminal cannot show",
+            {"hint": f"save it: mts get {message.sequence} -o FILE; or insist: -o -"},
+        )
+
+
+@click.command()
+@click.argument("subject")
+@json_option
+def latest(subject: str, as_json: bool) -> None:
+    """Print the last sequence of SUBJECT, 0 when it is empty."""
+    with _client() as client:
+        sequence = client.latest(subject)
+    emit(as_json, {"subject": subject, "latest_sequence": sequence}, str(sequence))
+
+
+# -- uploads
+
+
+@click.command()
+@click.argument("upload_id")
+@click.option("--wait", is_flag=True, help=f"Wait up to {MAX_WAIT_SECONDS:g} seconds for the upload to end.")
+@json_option
+def receipt(upload_id: str, wait: bool, as_json: bool) -> None:
+    """Show what became of an upload."""
+    with _client() as client:
+        found = client.receipt(upload_id, wait=MAX_WAIT_SECONDS if wait else 0)
+    emit(as_json, receipt_shape(found), lambda: receipt_text(found))
+
+
+@click.command()
+@click.argument("upload_id")
+@json_option
+def abort(upload_id: str, as_json: bool) -> None:
+    """Give an upload up, deleting what arrived."""
+    with _client() as client:
+        found = client.abort(upload_id)
+    emit(as_json, receipt_shape(found), lambda: receipt_text(found))
+
+
+@click.command()
+@json_option
+def reconcile(as_json: bool) -> None:
+    """Commit what a lost notification left behind.
+
+    Also ends uploads that never came, and deletes what nothing points at. The host does this by itself every
+    few seconds; this runs it now and prints what it did.
+    """
+    with _client() as client:
+        counts = client.reconcile()
+    emit(as_json, counts, lambda: "\n".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items()))
+
+
+COMMANDS: list[click.Command] = [publish, fetch, get, latest, receipt, abort, reconcile]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from minitoolstream import config
-from minitoolstream.client._batch import AnyItem, numbered, publish_frames, to_frame
+from minitoolstream.client._batch import AnyItem, numbered, publish_items
 from minitoolstream.client._buffer import BufferLimits
 from minitoolstream.client._buffered import AsyncBufferedPublisher, Numbering
 from minitoolstream.client._download import Download
@@ -180,8 +180,8 @@ class AsyncClient:
 
         Example: `results = await client.publish_batch("orders", [b"one", b"two"])`
         """
-        frames = [to_frame(item) for item in numbered(items, producer_id, first_seqno, epoch)]
-        return await publish_frames(self._transport, subject, frames)
+        described = list(numbered(items, producer_id, first_seqno, epoch))
+        return await publish_items(self._transport, subject, described)
 
     def buffered(
         self,

@@ -15,6 +15,7 @@ from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Item, Result, content_type_for, receipt_of, to_bytes
 from minitoolstream.client._upload import Upload
 from minitoolstream.client._upload_calls import Announcement
+from minitoolstream.domain.checks import check_content_type, check_headers, check_producer
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES, MIB
 from minitoolstream.domain.message import wire_number
@@ -54,10 +55,13 @@ def to_item(given: AnyItem) -> Item:
 
 
 def to_frame(given: AnyItem) -> Frame:
+    """The item's frame, after the checks the host will make: it refuses a whole call for one bad item."""
     item = to_item(given)
-    meta: dict[str, Any] = {"content_type": content_type_for(item.data, item.content_type)}
+    content_type = check_content_type(content_type_for(item.data, item.content_type))
+    check_producer(item.producer_id, item.seqno, item.epoch)
+    meta: dict[str, Any] = {"content_type": content_type}
     if item.headers:
-        meta["headers"] = dict(item.headers)
+        meta["headers"] = check_headers(item.headers)
     if item.producer_id is not None:
         meta["producer_id"] = item.producer_id
     if item.seqno is not None:
@@ -104,6 +108,20 @@ def numbered(
         raise bad_request("a producer_id needs first_seqno, the seqno of the first item", field="first_seqno")
     for number, given in enumerate(items, first_seqno):
         yield replace(to_item(given), producer_id=producer_id, seqno=number, epoch=epoch)
+
+
+async def publish_items(transport: Transport, subject: str, items: Iterable[Item]) -> list[Result]:
+    """A result for each item, in order; an item that no host would take fails alone and is not sent."""
+    frames: list[Frame] = []
+    results: list[Result | None] = []
+    for item in items:
+        try:
+            frames.append(to_frame(item))
+            results.append(None)
+        except MtsError as error:
+            results.append(Result(error=error))
+    sent = iter(await publish_frames(transport, subject, frames))
+    return [next(sent) if result is None else result for result in results]
 
 
 async def publish_frames(transport: Transport, subject: str, frames: Iterable[Frame]) -> list[Result]:

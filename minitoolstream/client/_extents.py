@@ -17,6 +17,8 @@ def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
     first_sequence = int(extent.sequence) - extent.count + 1
     first_offset = int(extent.offset) - extent.count + 1
     alone = extent.count == 1
+    own = {entry.index: entry for entry in extent.own}
+    shared = schema.OwnMetadata(0)
     return [
         Message(
             sequence=first_sequence + index,
@@ -24,9 +26,9 @@ def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
             partition=extent.partition,
             offset=first_offset + index,
             create_at=extent.create_at,
-            headers=extent.own_headers.get(str(index), extent.headers),
+            headers=_or(own.get(index, shared).headers, extent.headers),
             size=extent.sizes[index],
-            content_type=extent.content_type,
+            content_type=own.get(index, shared).content_type or extent.content_type,
             object_name=extent.object_name,
             codec=extent.codec,
             sha256=extent.sha256 if alone else None,
@@ -35,6 +37,11 @@ def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
         )
         for index in range(extent.count)
     ]
+
+
+def _or(own: dict[str, str] | None, shared: dict[str, str]) -> dict[str, str]:
+    """A message whose own headers are none at all differs from one that has the shared ones."""
+    return shared if own is None else own
 
 
 def _payloads(extent: schema.Extent, body: bytes | None) -> list[bytes] | list[None]:

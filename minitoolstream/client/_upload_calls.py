@@ -77,13 +77,8 @@ class UploadCalls:
     async def parts(self, upload_id: str) -> tuple[schema.Parts, dict[int, schema.StoredPartAnswer]]:
         """The form of a multipart upload, and all parts that arrived."""
         path = f"/v1/uploads/{check_upload_id(upload_id)}/parts"
-        arrived: dict[int, schema.StoredPartAnswer] = {}
-        start: int | None = 1
-        while start is not None:
-            page = await self._transport.call("GET", path, schema.Parts, query={"start": start})
-            arrived.update({part.number: part for part in page.arrived})
-            start = page.next if page.next is not None and page.next > start else None
-        return page, arrived
+        answer = await self._transport.call("GET", path, schema.Parts)
+        return answer, {part.number: part for part in answer.arrived}
 
     async def sign_parts(self, upload_id: str, md5s: Sequence[tuple[int, str]]) -> list[schema.PartUrl]:
         """URLs for these parts, each good for this very content: the store checks the MD5."""

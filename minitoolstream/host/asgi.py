@@ -74,7 +74,7 @@ class Host:
         for path, handler in own.items():
             for method in ("GET", "HEAD"):
                 router.add(own_endpoint(Route(method, path, handler, path)))
-        for page in page_routes(bundled("web")):
+        for page in page_routes(bundled("web"), settings["minio.public_endpoint"] or settings["minio.endpoint"]):
             router.add(own_endpoint(page))
         if token := settings["server.webhook_token"]:
             route = Route("POST", PATH, self._webhook.object_created, "an event of the object store")

@@ -32,7 +32,7 @@ class BearerGuard:
                 "unauthorized",
                 "send `Authorization: Bearer <token>`; on the host's machine `mts token` prints it",
             )
-        if not hmac.compare_digest(token.strip().encode(), self._token):
+        if not hmac.compare_digest(token.strip().encode("latin-1", "replace"), self._token):
             raise MtsError("unauthorized", "the bearer token is wrong")
         return self._principal
 

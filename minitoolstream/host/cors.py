@@ -28,7 +28,7 @@ class Cors:
         """What every answer carries, errors too: without them a page could not even read why it failed."""
         if origin is None or not (self._any or origin in self._origins):
             return self._vary
-        allowed = b"*" if self._any else origin.encode()
+        allowed = b"*" if self._any else origin.encode("latin-1")
         return [
             (b"access-control-allow-origin", allowed),
             (b"access-control-expose-headers", _EXPOSED),

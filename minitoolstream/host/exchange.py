@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from minitoolstream.api.app import Response
-from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.host.router import Endpoint
 
 Message = MutableMapping[str, Any]
@@ -57,12 +57,9 @@ class Exchange:
         self.error: MtsError | None = None
 
     def read_headers(self, new_id: Callable[[], str]) -> None:
+        """Values as HTTP has them, Latin-1; routes that expect UTF-8 in one say so themselves."""
         raw: RawHeaders = self.scope["headers"]
-        try:
-            self.headers = {name.decode("ascii"): value.decode() for name, value in raw}
-        except UnicodeDecodeError:
-            self.request_id = new_id()
-            raise bad_request("every header must be UTF-8") from None
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
         if len(self.headers) != len(raw):
             self._join_repeated(raw)
         given = self.headers.get("x-request-id")
@@ -71,8 +68,8 @@ class Exchange:
     def _join_repeated(self, raw: RawHeaders) -> None:
         joined: dict[str, str] = {}
         for name, value in raw:
-            key = name.decode("ascii")
-            joined[key] = f"{joined[key]}, {value.decode()}" if key in joined else value.decode()
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            joined[key] = f"{joined[key]}, {text}" if key in joined else text
         self.headers = joined
 
     async def read_body(self, endpoint: Endpoint) -> bytes:

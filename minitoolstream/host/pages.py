@@ -12,18 +12,22 @@ from pathlib import Path
 from minitoolstream.api.app import Request, Response, Route
 
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+_STYLE = re.compile(rb"<style[^>]*>(.*?)</style>", re.DOTALL | re.IGNORECASE)
 _ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
 
 
-def page_routes(folder: Path) -> Iterator[Route]:
-    """A route for each file: only what was there at the start can be asked for, no path leads elsewhere."""
+def page_routes(folder: Path, store: str = "") -> Iterator[Route]:
+    """A route for each file: only what was there at the start can be asked for, no path leads elsewhere.
+
+    `store` is where presigned URLs lead: beside the host, the only server that the pages may talk to.
+    """
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not any(part.startswith(".") for part in name.split("/")):
-            yield from _routes(_ADDRESSES.get(name, f"/web/{name}"), path)
+            yield from _routes(_ADDRESSES.get(name, f"/web/{name}"), path, store)
 
 
-def _routes(address: str, path: Path) -> Iterator[Route]:
+def _routes(address: str, path: Path, store: str) -> Iterator[Route]:
     body = path.read_bytes()
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {
@@ -33,7 +37,7 @@ def _routes(address: str, path: Path) -> Iterator[Route]:
         "referrer-policy": "no-referrer",
     }
     if path.suffix == ".html":
-        headers["content-security-policy"] = _policy(body)
+        headers["content-security-policy"] = _policy(body, store)
 
     async def page(request: Request) -> Response:
         if request.headers.get("if-none-match") == etag:
@@ -49,21 +53,22 @@ def _content_type(path: Path) -> str:
     return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
 
 
-def _policy(html: bytes) -> str:
-    """Scripts only from us; requests to anywhere, since the page talks to an object store of any address."""
-    hashes = [
-        f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in _SCRIPT.findall(html)
-    ]
+def _policy(html: bytes, store: str) -> str:
+    """Scripts and styles only from us, requests only to us and the object store: a token cannot go elsewhere."""
     return "; ".join(
         (
             "default-src 'self'",
-            "script-src " + " ".join(["'self'", *hashes]),
-            "style-src 'self' 'unsafe-inline'",
-            "img-src * data: blob:",
-            "media-src * data: blob:",
-            "connect-src *",
+            " ".join(["script-src 'self'", *_hashes(_SCRIPT, html)]),
+            " ".join(["style-src 'self'", *_hashes(_STYLE, html)]),
+            "img-src 'self' data:",
+            f"connect-src 'self' {store}".rstrip(),
             "base-uri 'none'",
             "form-action 'self'",
             "frame-ancestors 'none'",
         )
     )
+
+
+def _hashes(inline: re.Pattern[bytes], html: bytes) -> Iterator[str]:
+    for text in inline.findall(html):
+        yield f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"

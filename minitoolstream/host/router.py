@@ -78,6 +78,8 @@ class Router:
         """The endpoint and its decoded path parameters; `path` is as it came, still percent-encoded."""
         node = self._root
         values: list[str] = []
+        if path[:1] != "/":
+            raise _no_such_path(path)
         for segment in path[1:].split("/"):
             child = node.children.get(segment)
             if child is None:

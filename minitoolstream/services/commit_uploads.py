@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 
 from minitoolstream.domain.errors import MtsError
@@ -12,6 +13,7 @@ from minitoolstream.domain.upload import Receipt, State, StoredObject
 from minitoolstream.ports import MetadataStore, Metrics
 from minitoolstream.services.core import Core
 
+_log = logging.getLogger(__name__)
 _PER_CALL = 500
 
 
@@ -37,12 +39,13 @@ class Committer:
             batch = [self._queue.popleft() for _ in range(min(_PER_CALL, len(self._queue)))]
             try:
                 receipts = await self._metadata.commit_uploads([stored for stored, _ in batch])
-            except BaseException as error:
+            except Exception as error:  # every caller gets it; the loop serves the next
+                if not isinstance(error, MtsError):
+                    _log.exception("a commit failed")
+                    error = MtsError("internal", "the commit failed; the log says more")
                 for _, answer in batch:
                     if not answer.done():
-                        answer.set_exception(_as_error(error))
-                if not isinstance(error, MtsError):
-                    raise
+                        answer.set_exception(error)
                 continue
             committed = 0
             for (_, answer), receipt in zip(batch, receipts, strict=True):
@@ -51,10 +54,6 @@ class Committer:
                 if not answer.done():
                     answer.set_result(receipt)
             self._metrics.committed(committed)
-
-
-def _as_error(error: BaseException) -> BaseException:
-    return error if isinstance(error, MtsError) else MtsError("internal", "the commit failed")
 
 
 async def commit_created(core: Core, record: ObjectCreated | Rejected) -> Receipt | None:

@@ -55,11 +55,13 @@ async def issue_tickets(core: Core, subject: str, specs: Sequence[UploadSpec]) -
 
 
 def part_size_for(size: int, part_size: int) -> int | None:
-    """None for a single PUT; else a part size that needs at most 10,000 parts, in whole MiB."""
+    """None for a single PUT; else the given part size, or more in whole MiB where 10,000 parts would not do."""
     if size <= part_size:
         return None
+    if size <= part_size * MAX_PARTS:
+        return part_size
     smallest = -(-size // MAX_PARTS)
-    return max(part_size, -(-smallest // MIB) * MIB)
+    return -(-smallest // MIB) * MIB
 
 
 def part_count(upload: Upload) -> int:

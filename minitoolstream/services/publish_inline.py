@@ -24,6 +24,7 @@ from minitoolstream.services.core import Core, ServerClock
 _PACK_BYTES = 8 * MIB
 _PACK_CONTENT_TYPE = "application/vnd.mts.pack"
 _FRAME_METADATA = 96  # an upper bound of what a message without headers of its own adds to a pack's head
+_MARK_METADATA = 64  # and its producer or key, beside their own length
 _QUEUE_BYTES = 64 * MIB
 
 Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]"]
@@ -108,15 +109,17 @@ class Packer:
 
     def _take(self) -> list[Waiting]:
         batch: list[Waiting] = []
+        subjects: set[str] = set()
         size = metadata = 0
         while self._queue and len(batch) < MAX_MESSAGES_PER_PACK:
             message, answer = self._queue[0]
             size += len(message.data)
-            metadata += metadata_size(message)
+            metadata += metadata_size(message, new_subject=message.subject not in subjects)
             if batch and (size > _PACK_BYTES or metadata > MAX_PACK_METADATA_BYTES):
                 break
             self._queue.popleft()
             self._queued_bytes -= len(message.data)
+            subjects.add(message.subject)
             batch.append((message, answer))
         return batch
 
@@ -126,14 +129,22 @@ class Packer:
             await asyncio.wait([self._running])
 
 
-def metadata_size(message: InlineMessage) -> int:
-    """An upper bound of what a message adds to its pack's head."""
-    size = _FRAME_METADATA + len(message.content_type)
+def metadata_size(message: InlineMessage, *, new_subject: bool) -> int:
+    """An upper bound of what a message adds to its pack's head; the first of a subject also names the subject."""
+    size = _FRAME_METADATA + _json_size(message.content_type)
+    if new_subject:
+        size += _FRAME_METADATA + len(message.subject)
     if message.headers:
-        size += len(msgspec.json.encode(message.headers))
+        size += _json_size(message.headers)
     if message.producer_id is not None:
-        size += 64 + len(msgspec.json.encode(message.producer_id))
-    return size + len(message.key or "") + len(message.digest or "") + 32
+        size += _MARK_METADATA + _json_size(message.producer_id)
+    if message.key is not None:
+        size += _MARK_METADATA + _json_size(message.key) + len(message.digest or "")
+    return size
+
+
+def _json_size(value: object) -> int:
+    return len(msgspec.json.encode(value))
 
 
 def _fail(batch: Sequence[Waiting], error: Exception) -> None:

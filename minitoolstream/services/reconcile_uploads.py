@@ -77,29 +77,30 @@ async def _look_at(core: Core, upload: Upload, summary: Summary) -> None:
         await core.metadata.resume_upload(upload.id)
         return
     stored = await core.payloads.find(upload.object_name)
-    if upload.state.final:
+    over = stored is None and await _is_over(core, upload)
+    if over:
+        # A PUT may have ended since the first look; none can begin any more.
+        stored = await core.payloads.find(upload.object_name)
+    if stored is None and not over:
+        await core.metadata.postpone_upload(upload.id, await _parts_seen(core, upload))
+        summary.postponed += 1
+    elif upload.state.final:
         await core.metadata.settle_upload(upload.id, object_is_there=stored is not None)
         summary.removed += 1
-        return
-    if stored is not None:
+    elif stored is not None:
         receipt = await core.committer.commit(StoredObject(upload.id, stored.name, stored.size, stored.etag))
         summary.committed += int(receipt is not None and receipt.state is State.COMMITTED)
-        return
-    if await _is_over(core, upload):
-        receipt = await core.metadata.expire_upload(upload.id)
-        summary.expired += int(receipt.state is State.EXPIRED)
-        return
-    await core.metadata.postpone_upload(upload.id, await _parts_seen(core, upload))
-    summary.postponed += 1
+    else:
+        ended = await core.metadata.expire_upload(upload.id)
+        summary.expired += int(ended.state is State.EXPIRED)
 
 
 async def _is_over(core: Core, upload: Upload) -> bool:
-    """Past its time, with nothing arriving any more: no PUT holds the key, no part came since the last look."""
-    end_ms = (upload.expires_at + int(core.settings["uploads.put_grace"])) * 1000
-    if await core.clock.now_ms() < end_ms:
-        return False
-    if await _parts_seen(core, upload) > upload.parts_seen:
-        return False
+    """Nothing arrives any more: past its time, no part came since the last look, no PUT holds the key."""
+    if not upload.state.final:
+        end_ms = (upload.expires_at + int(core.settings["uploads.put_grace"])) * 1000
+        if await core.clock.now_ms() < end_ms or await _parts_seen(core, upload) > upload.parts_seen:
+            return False
     return not await core.payloads.is_being_written(upload.object_name)
 
 

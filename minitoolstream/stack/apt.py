@@ -11,6 +11,7 @@ from pathlib import Path
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.commands import Update, ignore, output, prepended, run
+from minitoolstream.stack.lock import locked
 from minitoolstream.stack.program import Program, cache_folder, on_path
 
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -22,19 +23,22 @@ def get_program(name: str, package: str, *, update: Update = ignore) -> Program:
     if found:
         return found
     if not shutil.which("apt-get"):
-        raise MtsError(
-            "dependency_missing", f"{name} is not installed, and there is no apt-get to get it with"
-        )
-    prefix = root_prefix()
-    if prefix is not None:
-        install(package, prefix, update=update)
-        found = on_path(name)
-    else:
-        unpack(package, update=update)
-        found = unpacked(name, package)
+        raise MtsError("dependency_missing", f"{name} is not installed, and there is no apt-get to get it with")
+    with locked(_root(package).with_suffix(".lock"), waiting=lambda: update(f"waiting for another mts to get {name}")):
+        found = on_path(name) or unpacked(name, package) or _get(name, package, update)
     if not found:
         raise MtsError("dependency_missing", f"the package {package} did not bring the program {name}")
     return found
+
+
+def _get(name: str, package: str, update: Update) -> Program | None:
+    prefix = root_prefix()
+    if prefix is None:
+        unpack(package, update=update)
+        return unpacked(name, package)
+    install(package, prefix, update=update)
+    installed = on_path(name)
+    return Program(installed.path, "Debian's package, installed") if installed else None
 
 
 def root_prefix() -> list[str] | None:
@@ -64,7 +68,7 @@ def unpacked(name: str, package: str) -> Program | None:
     program = root / "usr" / "bin" / name
     if not program.exists():
         return None
-    libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
+    libraries = _library_folders(root)
     lua = root / "usr" / "share" / "lua" / "5.1"
     environ = {
         "PATH": prepended("PATH", [root / "usr" / "bin"]),
@@ -74,6 +78,13 @@ def unpacked(name: str, package: str) -> Program | None:
         environ["LUA_PATH"] = f"{lua}/?.lua;{lua}/?/init.lua;;"
         environ["LUA_CPATH"] = ";".join([*(f"{folder}/lua/5.1/?.so" for folder in libraries), ";"])
     return Program(program, f"Debian's package, unpacked under {root}", environ)
+
+
+def _library_folders(root: Path) -> list[Path]:
+    """Where shared libraries lie; some packages keep theirs one folder deeper."""
+    folders = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
+    deeper = {library.parent for folder in folders for library in folder.glob("*/lib*.so*")}
+    return [*folders, *sorted(deeper)]
 
 
 def unpack(package: str, *, update: Update = ignore) -> None:
@@ -87,7 +98,7 @@ def unpack(package: str, *, update: Update = ignore) -> None:
         update(f"downloading {len(needed)} Debian packages for {package}")
         run(["apt-get", "-q", *options, "download", *needed], log=_log(), folder=folder, environ=_QUIET)
         for archive in sorted(folder.glob("*.deb")):
-            update(f"unpacking {archive.name.split('_')[0]}")
+            update(f"unpacking: {archive.name.split('_')[0]}")
             run(["dpkg-deb", "-x", str(archive), str(target)], log=_log())
         if root.exists():
             shutil.rmtree(root)
@@ -96,9 +107,7 @@ def unpack(package: str, *, update: Update = ignore) -> None:
 
 
 def _needed(package: str, options: Sequence[str]) -> list[str]:
-    listed = output(
-        ["apt-get", "-s", *options, "install", "--no-install-recommends", package], environ=_QUIET
-    )
+    listed = output(["apt-get", "-s", *options, "install", "--no-install-recommends", package], environ=_QUIET)
     if listed is None:
         raise MtsError("dependency_missing", f"Debian's package lists do not know {package}")
     names = re.findall(r"^Inst (\S+)", listed, re.MULTILINE)

@@ -70,9 +70,7 @@ def notify_queue(s3: Any, sqs: Any, bucket: str) -> tuple[str, str]:
     """Events of payloads go to an SQS queue; returns its URL and ARN."""
     with translated(f"event queue of bucket `{bucket}`"):
         url: str = sqs.create_queue(QueueName=_QUEUE, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-        arn: str = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
-            "QueueArn"
-        ]
+        arn: str = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(_queue_policy(arn, bucket))})
         s3.put_bucket_notification_configuration(
             Bucket=bucket, NotificationConfiguration={"QueueConfigurations": [_queue_configuration(arn)]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess  # nosec B404: apt, go and pip are programs
+import subprocess  # nosec B404
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def run(
         file.write(f"$ {' '.join(command)}\n")
         file.flush()
         try:
-            child = subprocess.Popen(  # nosec B603: a list, no shell
+            child = subprocess.Popen(  # nosec B603
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -60,12 +60,10 @@ def run(
         )
 
 
-def output(
-    command: Sequence[str], *, environ: Mapping[str, str] | None = None, timeout: float = 60
-) -> str | None:
+def output(command: Sequence[str], *, environ: Mapping[str, str] | None = None, timeout: float = 60) -> str | None:
     """What a command prints; None when it fails or does not exist."""
     try:
-        answer = subprocess.run(  # nosec B603: a list, no shell
+        answer = subprocess.run(  # nosec B603
             list(command),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -49,9 +49,7 @@ def load_or_generate(home: Path) -> Secrets:
         try:
             kept = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Secrets))
         except msgspec.MsgspecError as error:
-            raise MtsError(
-                "bad_config", f"{path} is damaged ({error}); restore it, or `mts down --purge`"
-            ) from None
+            raise MtsError("bad_config", f"{path} is damaged ({error}); restore it, or `mts down --purge`") from None
     merged = Secrets(
         settings={**fresh.settings, **kept.get("settings", {})},
         store_root={**fresh.store_root, **kept.get("store_root", {})},

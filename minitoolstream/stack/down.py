@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 from minitoolstream.stack.console import Console
-from minitoolstream.stack.state import PARTS, load_state, locked
+from minitoolstream.stack.lock import locked
+from minitoolstream.stack.state import PARTS, WAITING, load_state
 from minitoolstream.stack.supervisor import Supervisor
 
 
@@ -14,9 +15,7 @@ def down(home: Path, console: Console, *, purge: bool = False) -> list[str]:
     """The parts that were stopped: the host first, so that it can finish what it has. Data is kept."""
     if not home.is_dir():
         return []
-    with locked(
-        home, waiting=lambda: console.say("another `mts up` or `mts down` is running here, waiting for it")
-    ):
+    with locked(home / "lock", waiting=lambda: console.say(WAITING)):
         supervisor = Supervisor(home, load_state(home))
         stopped = []
         for part in reversed(PARTS):

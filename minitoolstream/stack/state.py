@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack.private_files import private_folder, write_private
+from minitoolstream.stack.private_files import write_private
 from minitoolstream.stack.processes import Launch, ProcessId
 
 TARANTOOL = "tarantool"
 OBJECT_STORE = "object-store"
 HOST = "host"
+WAITING = "another `mts up` or `mts down` is running here, waiting for it"
 PARTS = (TARANTOOL, OBJECT_STORE, HOST)
 
 
@@ -74,27 +70,3 @@ def code_stamp(*folders: Path) -> str:
                 about = path.stat()
                 digest.update(f"{path}:{about.st_size}:{about.st_mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-@contextmanager
-def locked(home: Path, *, waiting: Callable[[], None], timeout: float = 900) -> Iterator[None]:
-    """One `mts up` or `mts down` at a time; the lock goes with the process, so it is never stale."""
-    private_folder(home)
-    handle = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        deadline = time.monotonic() + timeout
-        told = False
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    waiting()
-                    told = True
-                if time.monotonic() > deadline:
-                    raise MtsError("timeout", f"another mts holds {home / 'lock'}") from None
-                time.sleep(0.1)
-        yield
-    finally:
-        os.close(handle)

@@ -9,7 +9,7 @@ from pathlib import Path
 from minitoolstream.stack.processes import Launch, kill_orphans, start, stop, wait_until_ready
 from minitoolstream.stack.state import Running, State, fingerprint, save_state
 
-_ANSWERS_WITHIN = 5.0
+_ANSWERS_WITHIN = 10.0
 
 
 class Supervisor:

@@ -17,10 +17,11 @@ from minitoolstream.stack.console import Console
 from minitoolstream.stack.credentials import Secrets, load_or_generate
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.http import ask
+from minitoolstream.stack.lock import locked
 from minitoolstream.stack.places import Place, host_place, store_place, tarantool_place
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch
-from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, code_stamp, load_state, locked, log_file
+from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, WAITING, code_stamp, load_state, log_file
 from minitoolstream.stack.supervisor import Supervisor
 
 Load = Callable[[], Settings]
@@ -29,9 +30,8 @@ Load = Callable[[], Settings]
 def up(load: Load, console: Console, *, quick: bool = False) -> None:
     """Start what is missing. When a part fails, what this run started is stopped again."""
     home = load().home
-    with locked(
-        home, waiting=lambda: console.say("another `mts up` or `mts down` is running here, waiting for it")
-    ):
+    private_folder(home)
+    with locked(home / "lock", waiting=lambda: console.say(WAITING)):
         secrets = load_or_generate(home)
         supervisor = Supervisor(home, load_state(home))
         try:
@@ -74,9 +74,7 @@ class _Up:
             place = tarantool_place(settings, self._state)
             user, password = settings["tarantool.user"], settings.secret("tarantool.password")
             if not place.managed:
-                problem = tarantool.login_problem(
-                    place.address, user, password, settings["tarantool.timeout"]
-                )
+                problem = tarantool.login_problem(place.address, user, password, settings["tarantool.timeout"])
                 if problem:
                     raise _not_yours("Tarantool", place.address, settings, "tarantool.address", problem)
                 self._not_ours(TARANTOOL, "tarantool.address")
@@ -99,6 +97,8 @@ class _Up:
                 ),
                 lambda: tarantool.login_problem(place.address, user, password) is None,
                 stamp=code_stamp(bundled("tarantool")),
+                # It listens only when it has read its snapshot and log, which may be large.
+                timeout=600,
             )
             step.done(f"{outcome}, {place.address}")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.commands import Update, ignore, run
+from minitoolstream.stack.lock import locked
 from minitoolstream.stack.program import cache_folder
 
 _LOCKS = Path(__file__).parent / "locks"
@@ -20,27 +21,21 @@ def private_venv(name: str, *, update: Update = ignore) -> Path:
     lock = _LOCKS / f"{name}.txt"
     digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = cache_folder() / "venvs" / f"{name}-{digest}"
-    complete = folder / "complete"
-    if complete.exists():
-        return folder
+    with locked(folder.with_suffix(".lock"), waiting=lambda: update(f"waiting for another installation of {name}")):
+        if not (folder / "complete").exists():
+            _build(folder, name, lock, update)
+    return folder
+
+
+def _build(folder: Path, name: str, lock: Path, update: Update) -> None:
     if importlib.util.find_spec("ensurepip") is None:
-        raise MtsError(
-            "dependency_missing", "Python's venv module is missing: run `sudo apt-get install python3-venv`"
-        )
+        raise MtsError("dependency_missing", "Python's venv module is missing: run `sudo apt-get install python3-venv`")
     log = cache_folder() / "logs" / f"{name}.log"
     # A virtualenv cannot be moved, so it is built in place and marked when it is complete.
     shutil.rmtree(folder, ignore_errors=True)
     update(f"making a virtualenv for {name}")
     run([sys.executable, "-m", "venv", str(folder)], log=log)
     update(f"installing {name} from PyPI")
-    pip = [
-        str(folder / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--no-input",
-    ]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     run([*pip, "--require-hashes", "-r", str(lock)], log=log)
-    complete.touch()
-    return folder
+    (folder / "complete").touch()

@@ -13,6 +13,7 @@ end
 
 local UNAVAILABLE = {
     [box.error.WAL_IO or -1] = 'its log cannot be written; is the disk full?',
+    [box.error.CASCADE_ROLLBACK or -1] = 'a write before it failed; is the disk full?',
     [box.error.MEMORY_ISSUE or -1] = 'it is out of memory; raise tarantool.memory',
     [box.error.READONLY or -1] = 'it is read-only',
 }

@@ -10,7 +10,13 @@ local M = {}
 local LIFE = 24 * 3600
 M.KEPT = 100000
 
-local kept = {} -- how many keys a subject has, by incarnation; counted once, then carried on
+local kept = {} -- how many durable keys a subject has, by incarnation; counted once, then carried on
+
+txn.on_durable(function(effects)
+    for incarnation, added in pairs(effects.keys_added or {}) do
+        kept[incarnation] = kept[incarnation] and kept[incarnation] + added
+    end
+end)
 
 local function count_of(incarnation)
     if kept[incarnation] == nil then
@@ -30,17 +36,19 @@ function M.stored_sequence(subject_row, key, digest)
     return row[F.sequence]
 end
 
-function M.record(subject_row, key, digest, sequence)
+function M.record(effects, subject_row, key, digest, sequence)
     local incarnation = subject_row[schema.subject.incarnation]
     local known = box.space.idempotency:get{incarnation, key}
-    local count = count_of(incarnation)
+    effects.keys_added = effects.keys_added or {}
+    local added = (effects.keys_added[incarnation] or 0) + (known and 0 or 1)
+    local count = count_of(incarnation) + added
     box.space.idempotency:replace{incarnation, key, digest, sequence, clock.seconds()}
-    kept[incarnation] = count + (known and 0 or 1)
-    if kept[incarnation] > M.KEPT then
+    if count > M.KEPT then
         local oldest = box.space.idempotency.index.order:select({incarnation}, {iterator = 'EQ', limit = 1})[1]
         box.space.idempotency:delete{incarnation, oldest[F.key]}
-        kept[incarnation] = kept[incarnation] - 1
+        added = added - 1
     end
+    effects.keys_added[incarnation] = added
 end
 
 -- Forget keys older than a day, some at a time. Returns how many went.

@@ -16,10 +16,9 @@ function M.in_trash(name)
 end
 
 -- Inside a transaction that found no row and no open or stored upload for it. `multipart`: parts may be there too.
+-- What is there already becomes due again: it was seen in the bucket after a try to delete it.
 function M.discard(name, reason, multipart)
-    if not M.in_trash(name) then
-        box.space.trash:insert{name, clock.seconds(), reason, multipart or false}
-    end
+    box.space.trash:replace{name, clock.seconds(), reason, multipart or false}
 end
 
 -- Record a pack with the rows that point at it; one that nothing points at is discarded.

@@ -22,12 +22,18 @@ end
 local function new_walk(effects, pack, group)
     local walk = {effects = effects, pack = pack, group = group, first = 0, position = group.byte_from,
         run_from = group.byte_from, run_size = 0, open_marks = {}, open_keys = {}, refs = 0,
-        subject_row = subjects.ensure(group.subject), runs = array{}, others = array{}, own_at = 1}
+        runs = array{}, others = array{}, own_at = 1}
     walk.marks = {}
     for _, mark in ipairs(schema.present(group.marks) or {}) do
         walk.marks[mark.index] = mark
     end
     return walk
+end
+
+-- Made when something of it is stored: what is refused leaves no subject behind.
+local function subject_row(walk)
+    walk.subject_row = walk.subject_row or subjects.ensure(walk.group.subject)
+    return walk.subject_row
 end
 
 local function own_of_run(walk, upto)
@@ -49,6 +55,7 @@ local function close_run(walk, upto)
         return
     end
     local group, sizes = walk.group, nil
+    subject_row(walk)
     if count > 1 then
         sizes = {}
         for i = walk.first + 1, upto do
@@ -64,7 +71,7 @@ local function close_run(walk, upto)
         if mark.producer_id ~= nil then
             producer.record(group.subject, mark.producer_id, mark.seqno, own_sequence)
         else
-            idempotency.record(walk.subject_row, mark.key, mark.digest, own_sequence)
+            idempotency.record(walk.effects, subject_row(walk), mark.key, mark.digest, own_sequence)
         end
     end
     table.insert(walk.runs, {walk.first, count, sequence, 0, last_offset - count + 1})
@@ -98,7 +105,7 @@ end
 local function store_waiting(walk, index, mark, owner)
     local group, own, now = walk.group, own_entry(walk, index), clock.seconds()
     local id = clock.new_id()
-    local incarnation = walk.subject_row[schema.subject.incarnation]
+    local incarnation = subject_row(walk)[schema.subject.incarnation]
     box.space.upload:insert{id, group.subject, incarnation, 'stored', group.sizes[index + 1],
         own and schema.present(own[3]) or schema.present(group.content_type) or 'application/octet-stream', box.NULL,
         own and schema.present(own[2]) or group.headers, mark.producer_id, owner[P.no], mark.seqno, owner[P.epoch],
@@ -111,8 +118,8 @@ end
 
 -- nil when the frame may join the run; otherwise what to answer for it.
 local function judge_producer(walk, index, mark)
-    local owner = producer.ensure(walk.subject_row, mark.producer_id)
-    producer.check_epoch(owner, mark.epoch)
+    producer.check_epoch(producer.find(walk.group.subject, mark.producer_id), mark.epoch)
+    local owner = producer.ensure(subject_row(walk), mark.producer_id)
     if owner[P.last_seqno] ~= nil and mark.seqno <= owner[P.last_seqno] then
         return duplicate(producer.stored_sequence(owner, mark.seqno))
     end
@@ -128,16 +135,18 @@ local function judge_producer(walk, index, mark)
 end
 
 local function judge_key(walk, _, mark)
-    local sequence = idempotency.stored_sequence(walk.subject_row, mark.key, mark.digest)
+    local known = subjects.find(walk.group.subject)
+    local sequence = known and idempotency.stored_sequence(known, mark.key, mark.digest)
     return sequence and duplicate(sequence)
 end
 
--- A mark that names what an earlier frame of the same run named must be judged after that frame is stored.
+-- A mark that an earlier frame of the same run may answer must be judged after that frame is stored: a key given
+-- again, or a seqno that does not go up.
 local function repeats_in_run(walk, mark)
     local name = mark.producer_id ~= nil and 'p' .. mark.producer_id or 'k' .. mark.key
-    local repeated = walk.open_keys[name]
-    walk.open_keys[name] = true
-    return repeated
+    local before = walk.open_keys[name]
+    walk.open_keys[name] = mark.seqno or 0
+    return before ~= nil and (mark.producer_id == nil or mark.seqno <= before)
 end
 
 local function judge(walk, index, mark)

@@ -29,12 +29,14 @@ function M.is_fenced(row, epoch)
     return epoch ~= nil and epoch < row[P.epoch]
 end
 
+-- `row` is nil for a producer that nothing is known about.
 function M.check_epoch(row, epoch)
-    if M.is_fenced(row, epoch) then
+    if row and M.is_fenced(row, epoch) then
         errors.refuse('producer_fenced', 'a newer session of this producer has started', {epoch = row[P.epoch]})
     end
-    if epoch ~= nil and epoch > row[P.epoch] then
-        errors.refuse('bad_request', 'this epoch was never given to this producer', {epoch = row[P.epoch]})
+    local current = row and row[P.epoch] or 0
+    if epoch ~= nil and epoch > current then
+        errors.refuse('bad_request', 'this epoch was never given to this producer', {epoch = current})
     end
 end
 

@@ -40,10 +40,8 @@ local function attempt(fn, ...)
         return last_ticket, false, result, false
     end
     box.on_commit(function(statements)
-        for _ in statements() do
-            wrote = true
-            break
-        end
+        local next_one, state, control = statements()
+        wrote = next_one(state, control) ~= nil
         for _, listener in ipairs(after_commit) do
             listener(effects)
         end

@@ -51,7 +51,7 @@ end
 function M.discard_late(row)
     local name = M.object_name(row)
     if row[F.byte_from] == nil and not message.points_at(row[F.sequence], name) then
-        object.discard(name, 'late_payload', row[F.multipart_id])
+        object.discard(name, 'late_payload', row[F.part_size] ~= nil)
     end
 end
 

@@ -45,7 +45,7 @@ end
 function M.postpone(id, parts_seen, times)
     return txn.run(function()
         local row = box.space.upload:get(id)
-        if row == nil or row[F.state] ~= 'open' then
+        if row == nil or row[F.state] == 'stored' then
             return false
         end
         local now, expires_at = clock.seconds(), row[F.expires_at]
@@ -67,9 +67,8 @@ function M.settle(id, object_is_there)
         if row == nil or row[F.state] == 'open' or row[F.state] == 'stored' then
             return false
         end
-        local name = upload.object_name(row)
-        if object_is_there and not message.points_at(row[F.sequence], name) then
-            object.discard(name, 'late_payload', row[F.part_size] ~= nil)
+        if object_is_there then
+            upload.discard_late(row)
         end
         box.space.upload:delete(id)
         return true

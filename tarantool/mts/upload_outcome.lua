@@ -152,7 +152,8 @@ local function commit_one(effects, id, size, name, put_grace)
     return upload.receipt(row, row[F.state] == 'committed')
 end
 
--- The payloads {{id, size, object_name}, ...} are in the bucket: commit what fits its ticket. An answer for each, in order.
+-- The payloads {{id, size, object_name}, ...} are in the bucket: commit what fits its ticket. An answer for each, in
+-- order.
 function M.commit(items, put_grace)
     return txn.run(function(effects)
         local receipts = {}

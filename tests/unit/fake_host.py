@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import struct
@@ -108,6 +109,7 @@ class FakeHost:
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
+        await asyncio.sleep(0)
 
     # -- what the SDK uses
 
@@ -119,8 +121,7 @@ class FakeHost:
         headers: Mapping[str, str] | None = None,
         body: Body = b"",
         content_length: int | None = None,
-        timeout: float | None = None,
-        retry_stale: bool = False,
+        **_: object,
     ) -> HttpResponse:
         payload = await _whole(body)
         assert content_length in (None, len(payload))
@@ -130,7 +131,7 @@ class FakeHost:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **_: object
     ) -> AsyncIterator[FakeStream]:
         response = self._handle(method, url, {k.lower(): v for k, v in (headers or {}).items()}, b"")
         yield FakeStream(response, self._chunk)
@@ -167,7 +168,7 @@ class FakeHost:
         match method, path:
             case "POST", ["subjects", subject, "uploads"]:
                 return self._ticket(subject, msgspec.json.decode(body))
-            case _, ["uploads", upload_id, *rest] if upload_id not in self.uploads:
+            case _, ["uploads", upload_id, *_] if upload_id not in self.uploads:
                 return _error(404, "not_found")
             case "GET", ["uploads", upload_id]:
                 return self._receipt(upload_id)
@@ -356,7 +357,9 @@ class FakeHost:
         framed = len(pack) > 1
         frames = [struct.pack(">II", len(m.data), crc32(m.data)) + m.data for m in stored]
         self.objects[name] = b"".join(frames) if framed else stored[0].data
+        own = [{"index": n, "headers": m.meta["headers"]} for n, m in enumerate(stored) if m.meta.get("headers")]
         return {
+            "own": own,
             "sequence": pack[-1],
             "subject": stored[0].subject,
             "partition": 0,

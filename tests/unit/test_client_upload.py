@@ -11,7 +11,7 @@ import pytest
 
 from minitoolstream.client import MtsError, State
 from minitoolstream.client._resume import ResumeSlot
-from minitoolstream.net.http1 import HttpResponse
+from minitoolstream.net.http1 import HttpError, HttpResponse
 from tests.unit.fake_host import FakeHost, answer, api_error, break_after, break_before, refuse_connection
 
 EXPIRED = answer(403, b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>")
@@ -205,18 +205,23 @@ async def test_a_file_that_changes_meanwhile_is_not_published(tmp_path: Path) ->
 # -- going on
 
 
-async def interrupt_after_first_part(host: FakeHost, folder: Path, path: Path) -> None:
-    """As Ctrl-C or a kill in the middle: part 1 is stored, the rest never sent."""
-    reached = asyncio.Event()
+async def interrupt_at(pattern: str, host: FakeHost, folder: Path, path: Path) -> None:
+    """As Ctrl-C or a kill when the request is about to be sent."""
 
     def stop(_: Callable[[], HttpResponse]) -> HttpResponse:
-        reached.set()
-        raise asyncio.CancelledError
+        running.cancel()
+        raise HttpError("gone", sent=True)
 
-    host.once("partNumber=2", stop)
+    host.once(pattern, stop)
+    client = host.client(folder / "state")
+    running = asyncio.ensure_future(client.publish_file("videos", path, concurrency=1))
     with pytest.raises(asyncio.CancelledError):
-        await host.client(folder / "state").publish_file("videos", path, concurrency=1)
-    assert reached.is_set()
+        await running
+
+
+async def interrupt_after_first_part(host: FakeHost, folder: Path, path: Path) -> None:
+    await interrupt_at("partNumber=2", host, folder, path)
+    assert list(next(iter(host.uploads.values())).parts) == [1]
 
 
 async def test_the_same_call_sends_only_what_is_missing(tmp_path: Path) -> None:
@@ -282,13 +287,7 @@ async def test_a_ticket_that_is_gone_is_replaced(tmp_path: Path, gone: str) -> N
 async def test_an_upload_that_was_committed_before_the_process_died_is_not_published_twice(tmp_path: Path) -> None:
     host = FakeHost()
     path = make_file(tmp_path, b"tiny")
-
-    def die(_: Callable[[], HttpResponse]) -> HttpResponse:
-        raise asyncio.CancelledError
-
-    host.once("GET host-a/v1/uploads", die)
-    with pytest.raises(asyncio.CancelledError):
-        await host.client(tmp_path / "state").publish_file("videos", path)
+    await interrupt_at("GET host-a/v1/uploads", host, tmp_path, path)
     receipt = await host.client(tmp_path / "state").publish_file("videos", path)
     assert receipt.sequence == 1
     assert len(host.messages) == 1
@@ -297,13 +296,7 @@ async def test_an_upload_that_was_committed_before_the_process_died_is_not_publi
 async def test_a_single_put_that_never_landed_starts_anew(tmp_path: Path) -> None:
     host = FakeHost()
     path = make_file(tmp_path, b"tiny")
-
-    def die(_: Callable[[], HttpResponse]) -> HttpResponse:
-        raise asyncio.CancelledError
-
-    host.once("PUT store", die)
-    with pytest.raises(asyncio.CancelledError):
-        await host.client(tmp_path / "state").publish_file("videos", path)
+    await interrupt_at("PUT store", host, tmp_path, path)
     receipt = await host.client(tmp_path / "state").publish_file("videos", path)
     assert receipt.sequence == 1
     assert [upload.state for upload in host.uploads.values()] == ["aborted", "committed"]

@@ -11,9 +11,10 @@ from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.bundle import bundled
 from minitoolstream.stack.credentials import load_or_generate
+from minitoolstream.stack.lock import locked
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch, ProcessId
-from minitoolstream.stack.state import Running, State, code_stamp, fingerprint, load_state, locked, save_state
+from minitoolstream.stack.state import Running, State, code_stamp, fingerprint, load_state, save_state
 
 
 def mode(path: Path) -> int:
@@ -115,7 +116,7 @@ def test_an_unknown_bundled_folder_is_a_clear_error() -> None:
 
 
 def _hold(home: Path, held: multiprocessing.synchronize.Event, release: multiprocessing.synchronize.Event) -> None:
-    with locked(home, waiting=lambda: None):
+    with locked(home / "lock", waiting=lambda: None):
         held.set()
         release.wait(30)
 
@@ -126,7 +127,7 @@ def test_a_second_command_waits_for_the_first_and_says_so(tmp_path: Path) -> Non
     first.start()
     assert held.wait(30)
     # The first one goes on as soon as the second has said that it waits.
-    with locked(tmp_path, waiting=release.set):
+    with locked(tmp_path / "lock", waiting=release.set):
         assert release.is_set()
     first.join(30)
 
@@ -136,7 +137,7 @@ def test_waiting_for_the_lock_ends(tmp_path: Path) -> None:
     first = multiprocessing.Process(target=_hold, args=(tmp_path, held, release))
     first.start()
     assert held.wait(30)
-    with pytest.raises(MtsError, match="another mts"), locked(tmp_path, waiting=lambda: None, timeout=0):
+    with pytest.raises(MtsError, match="another mts"), locked(tmp_path / "lock", waiting=lambda: None, timeout=0):
         pass
     release.set()
     first.join(30)

@@ -46,6 +46,9 @@ class Order:
     lanes: dict[str, Lane] = field(default_factory=dict)
     watermark: int = 0
 
+    def lane(self, subject: str) -> Lane:
+        return self.lanes.setdefault(subject, Lane())
+
     def append(
         self,
         subject: str,
@@ -58,11 +61,11 @@ class Order:
         own: list[list[Any]] | None = None,
         sha256: str | None = None,
         keep_sizes: bool = False,
-    ) -> tuple[int, int]:
-        """Sequence and offset of the first message of a new extent."""
-        lane = self.lanes.setdefault(subject, Lane())
+    ) -> int:
+        """The sequence of the first message of a new extent."""
+        lane = self.lane(subject)
         count, size = len(sizes), sum(sizes)
-        first = (self.watermark + 1, lane.messages)
+        first = self.watermark + 1
         self.watermark += count
         lane.messages += count
         lane.bytes += size
@@ -105,7 +108,7 @@ class Order:
     def latest(self, subject: str) -> int:
         return max((row.sequence for row in self.rows if row.subject == subject), default=0)
 
-    def page(self, subject: str, start: int, limit: int, partition: int | None, whole: bool) -> ExtentPage:
+    def page(self, subject: str, start: int, limit: int, *, partition: int | None, whole: bool) -> ExtentPage:
         wanted = [row for row in self.rows if row.subject == subject and row.sequence >= start and not partition]
         extents: list[Extent] = []
         left, following = limit, max(self.watermark + 1, start)

@@ -6,10 +6,34 @@ import re
 from dataclasses import dataclass, field
 
 from minitoolstream.adapters.memory.producers import Producer
+from minitoolstream.config import Settings
 from minitoolstream.domain.upload import State, Upload
 
 NEVER = 2**53
 _PACK = re.compile(r"_mts/packs/([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Lives and pauses, in seconds."""
+
+    life: int
+    producer_life: int
+    max_life: int
+    first_look: int
+    put_grace: int
+    pack_grace: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Times:
+        return cls(
+            life=int(settings["uploads.ticket_life"]),
+            producer_life=int(settings["uploads.producer_ticket_life"]),
+            max_life=int(settings["uploads.max_life"]),
+            first_look=int(settings["uploads.first_look"]),
+            put_grace=int(settings["uploads.put_grace"]),
+            pack_grace=int(settings["packs.grace"]),
+        )
 
 
 @dataclass(slots=True)
@@ -61,7 +85,7 @@ class UploadRow:
 class Trash:
     due_at: int
     reason: str
-    multipart_id: str | None = None
+    multipart: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,72 @@
+"""A real Tarantool whose clock a test moves, so that a ticket's week takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from minitoolstream.adapters.tarantool.connection import Connection
+from minitoolstream.adapters.tarantool.store import TarantoolMetadata
+from minitoolstream.config import Settings, load_settings
+from minitoolstream.ports import NoMetrics
+from minitoolstream.stack import tarantool
+from minitoolstream.stack.bundle import bundled
+from minitoolstream.stack.credentials import new_secret
+from minitoolstream.stack.ports import free_port
+from minitoolstream.stack.private_files import write_private
+from tests.servers import TarantoolServer, tarantool_program
+
+
+class ClockedMetadata(TarantoolMetadata):
+    """The adapter, and the hand on the clock."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, NoMetrics())
+        self._clock = Connection(
+            settings["tarantool.address"],
+            settings["tarantool.user"],
+            settings.secret("tarantool.password"),
+            5.0,
+            NoMetrics(),
+        )
+
+    async def advance(self, seconds: float) -> None:
+        await self._clock.call("clock_advance", seconds)
+
+    async def close(self) -> None:
+        await self._clock.close()
+        await super().close()
+
+
+def start_clocked_tarantool(folder: Path) -> TarantoolServer:
+    folder.mkdir(parents=True, exist_ok=True)
+    password = new_secret()
+    write_private(folder / "password", password.encode())
+    address = f"127.0.0.1:{free_port()}"
+    launch = tarantool.launch(
+        tarantool_program(),
+        address=address,
+        data=folder / "tarantool",
+        log=folder / "tarantool.log",
+        user="mts",
+        password_file=folder / "password",
+        memory=64 * tarantool.MIB,
+        extra_environ={"MTS_TEST_LUA_FOLDER": str(bundled("tarantool"))},
+    )
+    script = Path(__file__).with_suffix(".lua")
+    launch = replace(launch, command=[launch.command[0], str(script)])
+    server = TarantoolServer(launch, address=address, password=password)
+    server.start()
+    return server
+
+
+def settings_for(server: TarantoolServer, folder: Path, extra: Mapping[str, str] | None = None) -> Settings:
+    environ = {
+        "MTS_HOME": str(folder / "home"),
+        "MTS_TARANTOOL_ADDRESS": server.address,
+        "MTS_TARANTOOL_USER": server.user,
+        "MTS_TARANTOOL_PASSWORD": server.password,
+        **(extra or {}),
+    }
+    return load_settings(environ, cwd=folder)

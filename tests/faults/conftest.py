@@ -1,0 +1,33 @@
+"""Stacks with short lives, so that expiry and graces can be waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live import Live, start_live
+
+SHORT_LIVES = {
+    "MTS_UPLOADS_TICKET_LIFE": "2s",
+    "MTS_UPLOADS_PRODUCER_TICKET_LIFE": "60s",
+    "MTS_UPLOADS_PUT_GRACE": "1s",
+    "MTS_UPLOADS_FIRST_LOOK": "1s",
+    "MTS_PACKS_GRACE": "6s",
+}
+
+
+@pytest.fixture(scope="session")
+def deaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Every notification of the store is lost. Shared: use subjects of your own, stop nothing."""
+    stack = start_live(tmp_path_factory.mktemp("deaf"), webhook=False, extra_env=SHORT_LIVES)
+    yield stack
+    stack.stop()
+
+
+@pytest.fixture(scope="session")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """The same short lives, with events. Shared: use subjects of your own, stop nothing."""
+    stack = start_live(tmp_path_factory.mktemp("hasty"), extra_env=SHORT_LIVES)
+    yield stack
+    stack.stop()

@@ -1,0 +1,182 @@
+"""Producers that do not give up, and a reader that goes on reading, while parts of the stack die."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.client import HTTPException
+from types import TracebackType
+from typing import Any
+
+from tests.live import Answer, Live, eventually
+
+Publish = Callable[[str], int | None]
+"""Publishes the message of this name; its sequence when that is acknowledged, None when it may be tried again."""
+
+GIVE_UP_AFTER = 60.0
+_NO_ANSWER = (OSError, HTTPException)
+_TRY_AGAIN = {429, 503}
+
+
+class UnexpectedAnswer(Exception):  # noqa: N818 - says what happened
+    """An answer that no producer should get, whatever has died."""
+
+
+def payload_of(name: str) -> bytes:
+    return f"payload of {name} ".encode() * 5
+
+
+def inline(live: Live, subject: str) -> Publish:
+    """Inline publishes, each with its name as Idempotency-Key."""
+
+    def publish(name: str) -> int | None:
+        headers = {"content-type": "text/plain", "idempotency-key": name}
+        path = f"/v1/subjects/{subject}/messages"
+        answer = live.api("POST", path, payload_of(name), headers, timeout=10)
+        return int(answer.json["sequence"]) if _accepted(answer, 200, 201) else None
+
+    return publish
+
+
+def uploads(live: Live, subject: str) -> Publish:
+    """Ticket, PUT, `complete`; the name is `<producer>-<seqno>`."""
+
+    def publish(name: str) -> int | None:
+        producer, _, seqno = name.rpartition("-")
+        payload = payload_of(name)
+        announced = {"size": len(payload), "producer_id": producer, "seqno": int(seqno)}
+        ticket = live.api("POST", f"/v1/subjects/{subject}/uploads", announced, timeout=10)
+        if not _accepted(ticket, 200, 201):
+            return None
+        if ticket.status == 200:
+            return _sequence(ticket.json)
+        stored = live.put(ticket.json, payload)
+        if stored.status not in {200, 412}:
+            return None
+        done = live.api("POST", f"/v1/uploads/{ticket.json['upload_id']}/complete", timeout=10)
+        return _sequence(done.json) if _accepted(done, 200, 404, 409) and done.status == 200 else None
+
+    return publish
+
+
+def _accepted(answer: Answer, *expected: int) -> bool:
+    if answer.status in expected:
+        return True
+    if answer.status in _TRY_AGAIN:
+        return False
+    raise UnexpectedAnswer(f"{answer.status} {answer.body!r}")
+
+
+def _sequence(receipt: Any) -> int | None:
+    return int(receipt["sequence"]) if receipt["state"] == "committed" else None
+
+
+class _Threads:
+    """Runs until the `with` block ends; what a thread raises is raised there."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failed: list[BaseException] = []
+
+    def __enter__(self) -> Any:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+        if error is None and self._failed:
+            raise self._failed[0]
+
+    def _add(self, run: Callable[..., None], *arguments: Any) -> None:
+        def guarded() -> None:
+            try:
+                run(*arguments)
+            except BaseException as error:
+                self._failed.append(error)
+
+        self._threads.append(threading.Thread(target=guarded))
+
+
+class Producers(_Threads):
+    """Each publishes one message after the other, and the same one again until it is acknowledged."""
+
+    def __init__(self, publish: Publish, names: str, count: int) -> None:
+        super().__init__()
+        self._publish = publish
+        self.acknowledged: dict[str, int] = {}
+        self.tries: Counter[str] = Counter()
+        for number in range(count):
+            self._add(self._run, f"{names}{number}")
+
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more messages are acknowledged."""
+        target = len(self.acknowledged) + count
+        eventually(lambda: self._failed or len(self.acknowledged) >= target, within=GIVE_UP_AFTER)
+
+    @property
+    def repeated(self) -> int:
+        """How many messages had to be sent more than once."""
+        return sum(1 for count in self.tries.values() if count > 1)
+
+    def _run(self, producer: str) -> None:
+        number = 0
+        while not self._stopped.is_set():
+            number += 1
+            name = f"{producer}-{number}"
+            self.acknowledged[name] = self._until_acknowledged(name)
+
+    def _until_acknowledged(self, name: str) -> int:
+        deadline = time.monotonic() + GIVE_UP_AFTER
+        while time.monotonic() < deadline:
+            self.tries[name] += 1
+            try:
+                sequence = self._publish(name)
+            except _NO_ANSWER:
+                sequence = None
+            if sequence is not None:
+                return sequence
+            time.sleep(0.05)
+        raise AssertionError(f"{name} was not acknowledged within {GIVE_UP_AFTER} s")
+
+
+class Reader(_Threads):
+    """Reads a subject from its beginning on, always from where the last page said."""
+
+    def __init__(self, live: Live, subject: str) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self._live = live
+        self._path = f"/v1/subjects/{subject}/messages?limit=1000&start="
+        self._next = 1
+        self._add(self._run)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._read_on()
+            except _NO_ANSWER:
+                time.sleep(0.05)
+
+    def _read_on(self) -> bool:
+        answer = self._live.api("GET", f"{self._path}{self._next}", timeout=10)
+        if not _accepted(answer, 200):
+            return True
+        page = answer.json
+        self.seen += [int(message["sequence"]) for message in page["messages"]]
+        more = bool(page["next_sequence"] != self._next)
+        self._next = page["next_sequence"]
+        return more
+
+    def read_to_the_end(self) -> list[int]:
+        """All that was seen, with what has come since the threads ended."""
+        while self._read_on():
+            pass
+        return self.seen

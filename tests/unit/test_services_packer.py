@@ -1,0 +1,264 @@
+"""Inline publishes, packed together."""
+
+from __future__ import annotations
+
+import asyncio
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.limits import MAX_PACK_METADATA_BYTES, MIB
+from minitoolstream.domain.pack import InlineMessage, build_pack
+from minitoolstream.domain.upload import Receipt, State
+from minitoolstream.ports import PackResult
+from minitoolstream.services.fetch_messages import fetch_messages
+from minitoolstream.services.publish_inline import metadata_size, publish_batch, publish_inline
+from tests.core_kit import CoreKit, core_kit
+
+
+class Gate:
+    """Holds every PUT of packs until the test lets it through, and counts those that run at once."""
+
+    def __init__(self, kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting: list[asyncio.Event] = []
+        self.fail_next = False
+        self.most_at_once = self._running = 0
+        put = kit.payloads.put_new
+
+        async def gated(name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+            self._running += 1
+            self.most_at_once = max(self.most_at_once, self._running)
+            opened = asyncio.Event()
+            self.waiting.append(opened)
+            await opened.wait()
+            self._running -= 1
+            if self.fail_next:
+                self.fail_next = False
+                raise unavailable("the object store does not answer")
+            await put(name, body, content_type=content_type)
+
+        monkeypatch.setattr(kit.payloads, "put_new", gated)
+
+    async def next_one(self) -> asyncio.Event:
+        for _ in range(50):
+            if self.waiting:
+                return self.waiting.pop(0)
+            await asyncio.sleep(0)
+        raise AssertionError("no PUT is waiting")
+
+
+def message(data: bytes = b"data", subject: str = "orders", **more: object) -> InlineMessage:
+    return InlineMessage(subject, data, "text/plain", **more)  # type: ignore[arg-type]
+
+
+async def begin(kit: CoreKit, *messages: InlineMessage) -> list[asyncio.Task[PackResult]]:
+    tasks = [asyncio.create_task(publish_inline(kit.core, each)) for each in messages]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return tasks
+
+
+def receipt_of(result: PackResult) -> Receipt:
+    assert result.receipt is not None, result.error
+    return result.receipt
+
+
+async def test_alone_a_message_waits_for_nobody() -> None:
+    kit = core_kit()
+    receipt = receipt_of(await publish_inline(kit.core, message()))
+    assert (receipt.state, receipt.sequence, receipt.offset) == (State.COMMITTED, 1, 0)
+    assert len(kit.payloads.objects) == 1
+    assert kit.metrics.messages_committed == 1
+
+
+async def test_one_put_is_in_flight_and_what_arrives_meanwhile_forms_the_next_pack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    first = await begin(kit, message(b"0"))
+    rest = await begin(kit, *(message(str(i).encode(), subject="ab"[i % 2]) for i in range(1, 6)))
+    (await gate.next_one()).set()
+    (await gate.next_one()).set()
+    receipts = [receipt_of(result) for result in await asyncio.gather(*first, *rest)]
+    assert gate.most_at_once == 1
+    assert len(kit.payloads.objects) == 2
+    assert sorted(receipt.sequence or 0 for receipt in receipts) == [1, 2, 3, 4, 5, 6]
+    assert {receipt.sequence for receipt in receipts[1:6:2]} == {4, 5, 6} or receipts[1].offset == 0
+    page = await fetch_messages(kit.core, "b", 0, 10, inline=True)
+    assert [item.data for item in page.messages] == ["MQ==", "Mw==", "NQ=="]
+
+
+async def test_a_failing_put_fails_only_its_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    first = await begin(kit, message(b"lost"), message(b"lost too"))
+    second = await begin(kit, message(b"kept"))
+    gate.fail_next = True
+    (await gate.next_one()).set()
+    opened = await gate.next_one()
+    opened.set()
+    failed = await asyncio.gather(*first, return_exceptions=True)
+    assert [getattr(error, "code", None) for error in failed] == ["unavailable"] * 2
+    assert receipt_of(await second[0]).sequence == 1
+
+
+async def test_a_failing_commit_fails_only_its_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    (first,) = await begin(kit, message(b"unknown"))
+    opened = await gate.next_one()
+    kit.metadata.down = True
+    opened.set()
+    with pytest.raises(MtsError) as caught:
+        await first
+    assert caught.value.code == "unavailable"
+    kit.metadata.down = False
+    (second,) = await begin(kit, message(b"kept"))
+    (await gate.next_one()).set()
+    assert receipt_of(await second).sequence == 1
+
+
+async def test_an_error_nobody_expected_reaches_the_callers_as_internal(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+
+    async def broken(*_args: object, **_more: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(kit.payloads, "put_new", broken)
+    with pytest.raises(MtsError) as caught:
+        await publish_inline(kit.core, message())
+    assert caught.value.code == "internal"
+
+
+async def test_a_pack_ends_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    tasks = await begin(kit, message(), *(message(bytes(3 * MIB)) for _ in range(5)))
+    for _ in range(4):
+        (await gate.next_one()).set()
+    await asyncio.gather(*tasks)
+    sizes = [len(stored.body) // MIB for stored in kit.payloads.objects.values()]
+    assert sizes == [6, 6, 3] or sizes == [0, 6, 6, 3]
+
+
+async def test_a_pack_ends_before_its_metadata_grows_too_large() -> None:
+    kit = core_kit()
+    many = [message(b"", headers={"h": f"{i:<15000}"}) for i in range(40)]
+    results = await asyncio.gather(*(publish_inline(kit.core, each) for each in many))
+    assert {receipt_of(result).state for result in results} == {State.COMMITTED}
+    assert len(kit.payloads.objects) >= 3
+
+
+async def test_messages_of_many_long_subjects_never_make_a_pack_that_is_refused() -> None:
+    kit = core_kit()
+    many = [message(b"", subject=f"{i:04}" + "s" * 236) for i in range(1500)]
+    results = await asyncio.gather(*(publish_inline(kit.core, each) for each in many))
+    assert {receipt_of(result).state for result in results} == {State.COMMITTED}
+
+
+_names = st.text(string.ascii_letters + '"\\é\x00', min_size=1, max_size=12)
+_messages = st.builds(
+    InlineMessage,
+    subject=st.sampled_from(["a", "b" * 240]),
+    data=st.binary(max_size=3),
+    content_type=st.sampled_from(["text/plain", 'a/b; c="\\"\\"\\""']),
+    headers=st.dictionaries(_names, _names, max_size=3),
+    producer_id=st.none() | _names,
+    seqno=st.integers(0, 2**63 - 1),
+    epoch=st.none() | st.integers(0, 2**63 - 1),
+    key=st.none() | st.text('"\\k', min_size=1, max_size=20),
+    digest=st.just("d" * 32),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_messages, min_size=1, max_size=12))
+def test_the_estimate_of_a_packs_metadata_is_an_upper_bound(messages: list[InlineMessage]) -> None:
+    subjects: set[str] = set()
+    estimate = 0
+    for each in messages:
+        estimate += metadata_size(each, new_subject=each.subject not in subjects)
+        subjects.add(each.subject)
+    head = build_pack(messages).body[0]
+    assert len(head) - 9 <= estimate + 2
+
+
+async def test_when_too_much_waits_the_next_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    data = bytes(4 * MIB)
+    tasks = await begin(kit, *(message(data) for _ in range(16)))
+    with pytest.raises(MtsError) as caught:
+        await publish_inline(kit.core, message(data))
+    assert (caught.value.code, caught.value.retryable) == ("overloaded", True)
+    while not all(task.done() for task in tasks):
+        (await gate.next_one()).set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    (later,) = await begin(kit, message(b"fits again"))
+    (await gate.next_one()).set()
+    assert receipt_of(await later).state is State.COMMITTED
+
+
+async def test_closing_finishes_what_was_taken_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    (task,) = await begin(kit, message())
+    closing = asyncio.create_task(kit.core.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    (await gate.next_one()).set()
+    await closing
+    assert receipt_of(await task).state is State.COMMITTED
+
+
+async def test_a_publisher_who_went_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    gone, stays = await begin(kit, message(b"gone"), message(b"stays"))
+    gone.cancel()
+    while not stays.done():
+        (await gate.next_one()).set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert receipt_of(await stays).state is State.COMMITTED
+
+
+async def test_the_same_key_with_another_body_type_or_headers_is_another_message() -> None:
+    kit = core_kit()
+    first = receipt_of(await publish_inline(kit.core, message(b"pay", key="k", headers={"a": "1", "b": "2"})))
+    again = receipt_of(await publish_inline(kit.core, message(b"pay", key="k", headers={"b": "2", "a": "1"})))
+    assert (again.sequence, again.duplicate) == (first.sequence, True)
+    others = [
+        message(b"pay!", key="k", headers={"a": "1", "b": "2"}),
+        message(b"pay", key="k", headers={"a": "1"}),
+        InlineMessage("orders", b"pay", "text/html", {"a": "1", "b": "2"}, key="k"),
+    ]
+    for other in others:
+        result = await publish_inline(kit.core, other)
+        assert result.error is not None
+        assert result.error.code == "idempotency_conflict"
+    assert kit.metrics.messages_committed == 1
+
+
+async def test_a_batch_is_one_pack_with_a_result_each() -> None:
+    kit = core_kit()
+    await publish_inline(kit.core, message(producer_id="p", seqno=2))
+    results = await publish_batch(kit.core, [message(producer_id="p", seqno=n) for n in (1, 2, 3)])
+    assert results[0].error is not None
+    assert results[0].error.code == "seqno_skipped"
+    assert [receipt_of(result).duplicate for result in results[1:]] == [True, False]
+    assert len(kit.payloads.objects) == 2
+
+
+async def test_a_batch_with_too_much_metadata_stores_nothing() -> None:
+    kit = core_kit()
+    many = [message(headers={"h": str(i) + "x" * 1000}) for i in range(MAX_PACK_METADATA_BYTES // 1000 + 1)]
+    with pytest.raises(MtsError) as caught:
+        await publish_batch(kit.core, many)
+    assert caught.value.code == "too_large"
+    assert kit.payloads.objects == {}
