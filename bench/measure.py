@@ -86,6 +86,16 @@ class Bench:
         return samples
 
 
+def ratios(ours: Sequence[Sample], raw: Sequence[Sample]) -> list[float]:
+    """Round by round, our rate against that of raw PUTs."""
+    return [one.result.rate / other.result.rate for one, other in zip(ours, raw, strict=True)]
+
+
+def cpu_microseconds(samples: Sequence[Sample], part: str) -> list[float]:
+    """Round by round, what one operation took of a part."""
+    return [one.cpu[part] / one.result.succeeded * 1e6 for one in samples]
+
+
 def ratio_row(
     key: str,
     measure: str,
@@ -97,15 +107,15 @@ def ratio_row(
     messages: int = 1,
 ) -> Row:
     """The median of per-round ratios; `messages` a request make the rate one of messages."""
-    ratios = [one.result.rate / other.result.rate for one, other in zip(ours, raw, strict=True)]
+    found = ratios(ours, raw)
     return Row(
         key=key,
         measure=measure,
         unit="raw",
-        value=statistics.median(ratios),
+        value=statistics.median(found),
         floor=Floor(floor) if floor else None,
         reference=reference,
-        rounds=ratios,
+        rounds=found,
         rate=statistics.median(one.result.rate for one in ours) * messages,
         raw_rate=statistics.median(one.result.rate for one in raw),
         latency_ms=median_latency([one.result.latency_ms for one in ours]),

@@ -56,15 +56,22 @@ def _cells(row: Row) -> list[str]:
 
 def growth_table(points: Sequence[GrowthPoint]) -> str:
     lines = [
-        "| stored | publish, x raw | p50 / p95 / p99 ms | fetch msg/s | p50 / p95 / p99 ms | Tarantool MB |",
-        "|---:|---:|---|---:|---|---:|",
+        "| stored | publish, x raw | p50 / p95 / p99 ms | CPU us: host, Tarantool "
+        "| fetch msg/s | p50 / p95 / p99 ms | CPU us: host, Tarantool | Tarantool MB |",
+        "|---:|---:|---|---|---:|---|---|---:|",
     ]
     for point in points:
-        arena = number(point.arena_used / 1e6) if point.arena_used else ""
-        lines.append(
-            f"| {point.stored:,} | {number(point.publish_ratio)} | {_latency(point.publish_ms)} "
-            f"| {number(point.fetch_rate)} | {_latency(point.fetch_ms)} | {arena} |"
-        )
+        cells = [
+            f"{point.stored:,}",
+            number(point.publish_ratio),
+            _latency(point.publish_ms),
+            ", ".join(map(number, point.publish_cpu.values())),
+            number(point.fetch_rate),
+            _latency(point.fetch_ms),
+            ", ".join(map(number, point.fetch_cpu.values())),
+            number(point.arena_used / 1e6),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -45,14 +45,17 @@ class Row(msgspec.Struct):
 
 
 class GrowthPoint(msgspec.Struct):
-    """Publish and fetch with `stored` messages already there."""
+    """Publish and fetch with `stored` messages already there; ratios are to raw PUTs, CPU is in us a request."""
 
     stored: int
     publish_ratio: float
     publish_ms: Mapping[str, float]
+    publish_cpu: Mapping[str, float]
+    fetch_ratio: float
     fetch_rate: float
     fetch_ms: Mapping[str, float]
-    arena_used: int | None = None
+    fetch_cpu: Mapping[str, float]
+    arena_used: int
 
 
 def median_latency(latencies: Sequence[Mapping[str, float]]) -> dict[str, float]:

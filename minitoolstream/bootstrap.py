@@ -21,7 +21,7 @@ async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
     return assemble(
         settings,
         metadata=TarantoolMetadata(settings, metrics),
-        payloads=S3Payloads.from_settings(settings),
+        payloads=S3Payloads.from_settings(settings, metrics),
         signer=S3Signer.from_settings(settings),
         metrics=metrics,
     )

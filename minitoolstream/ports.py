@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
@@ -245,8 +247,7 @@ class MetadataStore(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PackResult:
+class PackResult(msgspec.Struct, frozen=True, gc=False):
     """A receipt, or the error that this message alone met."""
 
     receipt: Receipt | None

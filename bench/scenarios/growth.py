@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from bench.errors import BenchError
-from bench.measure import Bench, ratio_row
+from bench.measure import Bench, Sample, cpu_microseconds, ratios
 from bench.rows import Floor, GrowthPoint, Row, median_latency
 from bench.scenarios.batch import MESSAGES, batch
 from bench.scenarios.fetch import PAGE, fetch
@@ -61,14 +62,22 @@ def _measure(bench: Bench, stored: int) -> GrowthPoint:
         fetch(bench.api, SUBJECT, "fetch", 4, _spread(bench)),
     ]
     samples = bench.interleaved(f"{stored:,} stored", variants)
+    raw, publishes, fetches = samples["raw PUT"], samples["inline"], samples["fetch"]
     return GrowthPoint(
         stored=stored,
-        publish_ratio=ratio_row("", "", samples["inline"], samples["raw PUT"]).value or 0,
-        publish_ms=median_latency([one.result.latency_ms for one in samples["inline"]]),
-        fetch_rate=statistics.median(one.result.rate for one in samples["fetch"]) * PAGE,
-        fetch_ms=median_latency([one.result.latency_ms for one in samples["fetch"]]),
+        publish_ratio=statistics.median(ratios(publishes, raw)),
+        publish_ms=median_latency([one.result.latency_ms for one in publishes]),
+        publish_cpu=_cpu(publishes),
+        fetch_ratio=statistics.median(ratios(fetches, raw)),
+        fetch_rate=statistics.median(one.result.rate for one in fetches) * PAGE,
+        fetch_ms=median_latency([one.result.latency_ms for one in fetches]),
+        fetch_cpu=_cpu(fetches),
         arena_used=arena_used(bench),
     )
+
+
+def _cpu(samples: Sequence[Sample]) -> dict[str, float]:
+    return {part: statistics.median(cpu_microseconds(samples, part)) for part in ("host", "Tarantool")}
 
 
 def _ram(bytes_each: float, messages: int) -> Row:
@@ -82,10 +91,10 @@ def _ram(bytes_each: float, messages: int) -> Row:
 
 
 def _flat(points: list[GrowthPoint]) -> list[Row]:
-    """Last against first. Differences below 25 % are noise, so flat is anything above 0.75."""
+    """Last against first, each against the raw PUTs of its own rounds. Below 25 % all is noise."""
     span = f"{points[-1].stored:,} stored against {points[0].stored:,}"
     publish = points[-1].publish_ratio / points[0].publish_ratio
-    reading = points[-1].fetch_rate / points[0].fetch_rate
+    reading = points[-1].fetch_ratio / points[0].fetch_ratio
     return [
         Row("growth-publish", f"growth: inline publish with {span}", "x", publish, Floor(0.75), "1.0"),
         Row("growth-fetch", f"growth: fetch with {span}", "x", reading, Floor(0.75), "1.0"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
-from bench.measure import Bench, Sample, ratio_row
+from bench.measure import Bench, Sample, cpu_microseconds, ratio_row
 from bench.rows import Floor, Row
 from bench.scenarios.loads import inline, presigned_put, raw_put, ticket_put_receipt
 
@@ -85,8 +84,8 @@ def _cpu(samples: dict[str, list[Sample]]) -> list[Row]:
     """The timed part alone: event and commit. Tickets were taken before, receipts asked for after."""
     rows = []
     for part, (floor, reference) in CPU.items():
-        costs = _microseconds(samples["presigned PUT"], part)
-        raw = statistics.median(_microseconds(samples["raw PUT"], part))
+        costs = cpu_microseconds(samples["presigned PUT"], part)
+        raw = statistics.median(cpu_microseconds(samples["raw PUT"], part))
         rows.append(
             Row(
                 key=f"cpu-{part.lower()}",
@@ -100,7 +99,3 @@ def _cpu(samples: dict[str, list[Sample]]) -> list[Row]:
             )
         )
     return rows
-
-
-def _microseconds(samples: Sequence[Sample], part: str) -> list[float]:
-    return [one.cpu[part] / one.result.succeeded * 1e6 for one in samples]

@@ -40,7 +40,7 @@ def http_status(error: MtsError) -> int:
     return HTTP_STATUS.get(error.code, 500)
 
 
-def error_body(error: MtsError) -> dict[str, object]:
+def error_body(error: MtsError) -> dict[str, dict[str, object]]:
     return {"error": {"code": error.code, "message": error.message, "details": error.details}}
 
 

@@ -201,7 +201,7 @@ def batch_of(request: Request) -> list[InlineMessage]:
     subject = subject_of(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind == FRAMES:
-        items = [_framed(subject, index, meta, data) for index, (meta, data) in enumerate(read_batch(request.body))]
+        items = _framed(subject, request.body)
     elif kind in {JSON_LINES, "application/jsonl"}:
         lines = [line for line in request.body.split(b"\n") if line.strip()]
         items = [_numbered(index, _line, subject, line) for index, line in enumerate(lines)]
@@ -216,10 +216,18 @@ def _line(subject: str, line: bytes) -> InlineMessage:
     return _inline(subject, decode(line, InlineRequest))
 
 
-def _framed(subject: str, index: int, meta: bytes, data: bytes) -> InlineMessage:
-    if not meta:
-        return InlineMessage(subject=subject, data=data, content_type=DEFAULT_CONTENT_TYPE)
-    return _numbered(index, _described, subject, meta, data)
+def _framed(subject: str, body: bytes) -> list[InlineMessage]:
+    """Most items of a batch have the same metadata, to the byte: it is read and checked once."""
+    known = {b"": InlineMessage(subject, b"", DEFAULT_CONTENT_TYPE)}
+    items = []
+    for index, (meta, data) in enumerate(read_batch(body)):
+        like = known.get(meta)
+        if like is None:
+            like = known[meta] = _numbered(index, _described, subject, meta, b"")
+        items.append(
+            InlineMessage(subject, data, like.content_type, like.headers, like.producer_id, like.seqno, like.epoch)
+        )
+    return items
 
 
 def _described(subject: str, meta: bytes, data: bytes) -> InlineMessage:

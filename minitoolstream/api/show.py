@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from minitoolstream.api import schema
 from minitoolstream.api.errors import error_body
+from minitoolstream.domain.limits import JSON_SAFE_INTEGER
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, wire_number
-from minitoolstream.domain.upload import Receipt
+from minitoolstream.domain.upload import Receipt, State
 from minitoolstream.ports import PackResult
 from minitoolstream.services.fetch_messages import MessagePage, SignedExtent, SignedExtents
 from minitoolstream.services.issue_tickets import SignedPart, Ticket, part_count
@@ -16,7 +17,10 @@ def _number(value: int | None) -> int | str | None:
     return None if value is None else wire_number(value)
 
 
-def receipt(value: Receipt) -> schema.ReceiptAnswer:
+def receipt(value: Receipt) -> Receipt | schema.ReceiptAnswer:
+    """A receipt is its own shape on the wire as long as its numbers are safe there."""
+    if max(value.sequence or 0, value.offset or 0) <= JSON_SAFE_INTEGER:
+        return value
     return schema.ReceiptAnswer(
         state=value.state,
         upload_id=value.upload_id,
@@ -29,7 +33,7 @@ def receipt(value: Receipt) -> schema.ReceiptAnswer:
     )
 
 
-def ticket(value: Ticket | Receipt) -> schema.Ticket | schema.ReceiptAnswer:
+def ticket(value: Ticket | Receipt) -> schema.Ticket | schema.ReceiptAnswer | Receipt:
     if isinstance(value, Receipt):
         return receipt(value)
     upload = value.upload
@@ -65,28 +69,17 @@ def parts(page: PartsPage) -> schema.Parts:
     )
 
 
-def batch(results: list[PackResult]) -> schema.BatchAnswer:
-    shown = [_batch_result(result) for result in results]
+def batch(results: list[PackResult]) -> dict[str, object]:
+    committed = sum(1 for result in results if result.receipt and result.receipt.state is State.COMMITTED)
     failed = sum(1 for result in results if result.error is not None)
-    committed = sum(1 for result in shown if result.state == "committed")
-    return schema.BatchAnswer(shown, committed=committed, failed=failed)
+    return {"results": [_batch_result(result) for result in results], "committed": committed, "failed": failed}
 
 
-def _batch_result(result: PackResult) -> schema.BatchResult:
-    if result.receipt is None:
-        assert result.error is not None
-        return schema.BatchResult(state="refused", error=dict(error_body(result.error)["error"]))  # type: ignore[call-overload]
-    value = result.receipt
-    return schema.BatchResult(
-        state=value.state,
-        upload_id=value.upload_id,
-        sequence=_number(value.sequence),
-        partition=value.partition,
-        offset=_number(value.offset),
-        duplicate=value.duplicate,
-        waits_for=value.waits_for,
-        reason=value.reason,
-    )
+def _batch_result(result: PackResult) -> Receipt | schema.ReceiptAnswer | schema.BatchResult:
+    if result.receipt is not None:
+        return receipt(result.receipt)
+    assert result.error is not None
+    return schema.BatchResult(state="refused", error=error_body(result.error)["error"])
 
 
 def page(value: MessagePage) -> schema.Page:

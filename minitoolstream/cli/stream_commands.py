@@ -105,7 +105,7 @@ def publish(
                 raise MtsError(
                     "interrupted", "interrupted", {"hint": _how_to_go_on(files, number, no_resume)}
                 ) from None
-            _published(as_json, receipt, name)
+            _published(as_json, receipt, "stdin" if name == "-" else name)
 
 
 def _publish_one(client: Client, subject: str, name: str, facts: dict[str, Any], *, resume: bool) -> Receipt:

@@ -103,7 +103,7 @@ def messages_of(extent: Extent) -> Iterator[Placed]:
             content_type,
             extent.object_name,
             extent.codec,
-            extent.sha256,
+            extent.sha256 if byte is None else None,  # of a pack it is the whole object's
             unverified=bool(extent.unverified),
         )
         if byte is None:

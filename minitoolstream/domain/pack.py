@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -23,14 +23,13 @@ _FRAME = struct.Struct(">II")
 _LENGTH = struct.Struct(">I")
 
 
-@dataclass(slots=True)
-class InlineMessage:
+class InlineMessage(msgspec.Struct, gc=False):
     """A small message whose payload is at hand."""
 
     subject: str
     data: bytes
     content_type: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
     producer_id: str | None = None
     seqno: int | None = None
     epoch: int | None = None
@@ -92,7 +91,7 @@ def _describe(subject: str, indexes: list[int], messages: Sequence[InlineMessage
     marks: list[dict[str, Any]] = []
     for place, index in enumerate(indexes):
         message = messages[index]
-        same_headers = message.headers == first.headers
+        same_headers = message.headers is first.headers or message.headers == first.headers
         same_type = message.content_type == first.content_type
         if not (same_headers and same_type):
             own.append(
@@ -132,18 +131,19 @@ def read_frames(frames: bytes) -> Iterator[bytes]:
 
 def read_batch(body: bytes) -> Iterator[tuple[bytes, bytes]]:
     """(metadata JSON, payload) of each item of an `application/vnd.mts.frames` body."""
-    position = 0
-    while position < len(body):
-        meta, position = _field(body, position)
-        payload, position = _field(body, position)
-        yield meta, payload
+    length_at = _LENGTH.unpack_from
+    position, end = 0, len(body)
+    try:
+        while position < end:
+            meta_end = position + 4 + length_at(body, position)[0]
+            payload_end = meta_end + 4 + length_at(body, meta_end)[0]
+            if payload_end > end:
+                raise _ends_early()
+            yield body[position + 4 : meta_end], body[meta_end + 4 : payload_end]
+            position = payload_end
+    except struct.error:
+        raise _ends_early() from None
 
 
-def _field(body: bytes, position: int) -> tuple[bytes, int]:
-    if position + 4 > len(body):
-        raise bad_request("the batch ends in the middle of an item; nothing was stored")
-    (length,) = _LENGTH.unpack_from(body, position)
-    end = position + 4 + length
-    if end > len(body):
-        raise bad_request("the batch ends in the middle of an item; nothing was stored")
-    return body[position + 4 : end], end
+def _ends_early() -> MtsError:
+    return bad_request("the batch ends in the middle of an item; nothing was stored")

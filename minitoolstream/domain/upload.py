@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 
 class State(StrEnum):
     OPEN = "open"
@@ -56,12 +58,11 @@ class Upload:
     byte_from: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What became of an upload. `sequence` is there exactly when it is committed."""
 
-    upload_id: str | None
     state: State
+    upload_id: str | None = None
     sequence: int | None = None
     partition: int | None = None
     offset: int | None = None

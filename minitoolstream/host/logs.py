@@ -15,7 +15,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.request_id import request_id
 
 _SECRETS = re.compile(r"(?i)(x-amz-(?:signature|credential|security-token)=|bearer\s+)[^\s&\"']+")
-_QUIET = ("uvicorn", "uvicorn.error", "asyncio", "botocore", "boto3", "urllib3", "asynctnt")
+_QUIET = ("uvicorn", "uvicorn.error", "asyncio", "botocore", "boto3", "urllib3")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _encode = msgspec.json.Encoder().encode
 
@@ -32,6 +32,8 @@ def configure(settings: Settings) -> None:
     root.setLevel(level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    # It warns ten times a second while Tarantool is down; the requests that fail by that are logged anyway.
+    logging.getLogger("asynctnt").setLevel(logging.ERROR)
 
 
 def redacted(text: str) -> str:

@@ -84,7 +84,8 @@ class Supervisor:
                 if worker.process is None and worker.start_at <= now:
                     self._start(worker)
             waiting = [worker.start_at - now for worker in self._workers if worker.process is None]
-            self._wait(min(waiting, default=None))
+            running = [worker.process for worker in self._workers if worker.process is not None]
+            self._wait(running, min(waiting, default=None))
             for worker in self._workers:
                 if worker.process is None or worker.process.is_alive() or self._signals:
                     continue
@@ -123,9 +124,9 @@ class Supervisor:
         worker.start_at = monotonic() + pause
         worker.process = None
 
-    def _wait(self, timeout: float | None) -> None:
-        """Until a worker ends, a signal comes, or time is up."""
-        sentinels = [worker.process.sentinel for worker in self._workers if worker.process is not None]
+    def _wait(self, processes: list[BaseProcess], timeout: float | None) -> None:
+        """Until one of them has ended, a signal comes, or time is up."""
+        sentinels = [process.sentinel for process in processes]
         wait([*sentinels, self._wake], None if timeout is None else max(0.0, timeout))
         with suppress(BlockingIOError):
             self._wake.recv(4096)
@@ -136,12 +137,10 @@ class Supervisor:
         for process in running:
             process.terminate()
         deadline, seen = monotonic() + self._deadline, self._signals
-        while any(process.is_alive() for process in running):
+        while alive := [process for process in running if process.is_alive()]:
             if monotonic() > deadline or self._signals > max(seen, 1):
                 break
-            wait([*(p.sentinel for p in running if p.is_alive()), self._wake], max(0.0, deadline - monotonic()))
-            with suppress(BlockingIOError):
-                self._wake.recv(4096)
+            self._wait(alive, deadline - monotonic())
         late = [process for process in running if process.is_alive()]
         for process in late:
             log.error("worker %d did not end in time and is killed", process.pid)

@@ -82,6 +82,20 @@ class _Server(uvicorn.Server):
         loop.add_reader(self._parent, self._stop)
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        closing = asyncio.create_task(self._close_connections())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            closing.cancel()
+
+    async def _close_connections(self) -> None:
+        """uvicorn looks once: a connection accepted a moment before would then hold up the end."""
+        while True:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0.1)
+
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._parent)
         self.should_exit = True

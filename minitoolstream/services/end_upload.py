@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload

@@ -12,8 +12,9 @@ from minitoolstream.services.core import Core
 
 async def get_receipt(core: Core, upload_id: str, wait: float = 0.0) -> Receipt:
     """The receipt now, or when the upload has ended, or after `wait` seconds, whichever comes first."""
-    if wait <= 0:
-        return await _read(core, upload_id)
+    receipt = await _read(core, upload_id)
+    if wait <= 0 or receipt.state.final:
+        return receipt
     deadline = asyncio.get_running_loop().time() + min(wait, MAX_WAIT_SECONDS)
     with core.watcher.watch(upload_id) as changed:
         while True:

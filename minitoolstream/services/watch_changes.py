@@ -26,10 +26,10 @@ class Watcher:
     @contextmanager
     def watch(self, upload_id: str) -> Iterator[asyncio.Event]:
         """An event that is set when the upload may have changed. Begin to watch, then read the state."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
         changed = asyncio.Event()
         self._waiting.setdefault(upload_id, set()).add(changed)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
         try:
             yield changed
         finally:
@@ -39,8 +39,8 @@ class Watcher:
                 del self._waiting[upload_id]
 
     async def _run(self) -> None:
-        cursor = ("", 0)
-        while True:
+        cursor = ("", 0)  # known to nobody: the first answer says where the changes stand, and wakes all
+        while self._waiting:
             try:
                 changes = await self._metadata.wait_for_changes(cursor, _LONG_CALL)
             except MtsError as error:

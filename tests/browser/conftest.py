@@ -11,6 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from minitoolstream.stack.apt import unpacked
@@ -72,17 +73,19 @@ def stack(tmp_path_factory: pytest.TempPathFactory, origins: Origins) -> Iterato
     live.stop()
 
 
-@pytest.fixture(scope="session")
-def gate(stack: Live) -> Iterator[StoreGate]:
-    gate = StoreGate(stack.minio.endpoint)
-    yield gate
-    gate.stop()
-
-
-@pytest.fixture(scope="session")
-def gated(stack: Live, gate: StoreGate) -> str:
+@dataclass(frozen=True)
+class Gated:
     """A host whose tickets lead through the gate."""
-    return add_host(stack, MTS_MINIO_PUBLIC_ENDPOINT=gate.address)
+
+    url: str
+    gate: StoreGate
+
+
+@pytest.fixture(scope="session")
+def gated(stack: Live) -> Iterator[Gated]:
+    gate = StoreGate(stack.minio.endpoint)
+    yield Gated(add_host(stack, MTS_MINIO_PUBLIC_ENDPOINT=gate.address), gate)
+    gate.stop()
 
 
 def add_host(stack: Live, **environ: str) -> str:
@@ -99,11 +102,11 @@ def add_host(stack: Live, **environ: str) -> str:
 def find_chromium() -> Program:
     program = on_path("chromium") or unpacked("chromium", "chromium")
     if program is None:
-        pytest.fail("Chromium is missing: these tests need it; `make test` gets it, as does Debian's package `chromium`")
+        pytest.fail("Chromium is missing: these tests need it; `make test` gets it (Debian's package `chromium`)")
     return program
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     program = find_chromium()
     async with async_playwright() as playwright:
@@ -114,8 +117,10 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture
-async def page(browser: Browser) -> Page:
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A tab with storage of its own."""
     page = await browser.new_page()
     page.set_default_timeout(PATIENCE)
-    return page
+    yield page
+    await page.close()

@@ -26,6 +26,14 @@ class Passage:
     def part(self) -> int:
         return int(self.query.get("partNumber", 0))
 
+    @property
+    def object_name(self) -> str:
+        return self.path.split("/", 2)[2]
+
+    @property
+    def upload_id(self) -> str:
+        return self.path.rsplit("/", 1)[1]
+
 
 class DroppedError(Exception):
     """The connection ends here, without an answer."""
@@ -62,16 +70,25 @@ class StoreGate:
 
     def stored_under(self, object_name: str) -> list[int]:
         """The parts of an object that the store took, in the order it took them; 0 for a single PUT."""
-        return [passage.part for passage in self.stored if passage.path.endswith(object_name)]
+        return [passage.part for passage in self.stored if passage.object_name == object_name]
 
     @contextmanager
-    def holding(self, which: Callable[[Passage], bool], *, answers: bool = False) -> Iterator[list[Passage]]:
-        """Hold these PUTs, or their answers, and drop them at the end; yields those that wait."""
+    def ruled(self, before: Rule) -> Iterator[None]:
+        self.before = before
+        try:
+            yield
+        finally:
+            self.before = None
+
+    @contextmanager
+    def holding(self, *parts: int, answers: bool = False) -> Iterator[list[Passage]]:
+        """Hold these PUTs (of all parts, when none is named), or their answers, and drop them at the end;
+        yields those that wait."""
         waiting: list[Passage] = []
         over = threading.Event()
 
         def hold(passage: Passage) -> None:
-            if which(passage):
+            if not parts or passage.part in parts:
                 waiting.append(passage)
                 over.wait(LONGEST_HOLD)
                 raise DroppedError

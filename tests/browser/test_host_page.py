@@ -11,6 +11,7 @@ from playwright.async_api import Page, expect
 
 from tests.live import Live
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # one browser for all
 PART = 5 * 1024 * 1024
 
 
@@ -56,12 +57,13 @@ async def test_files_are_published_listed_and_downloaded(
         await row.get_by_role("link", name="Download").click()
     saved = await download.value
     assert saved.suggested_filename == "film.mp4"
-    assert Path(await saved.path()).read_bytes() == large.read_bytes()
+    await saved.save_as(tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == large.read_bytes()
     assert said == []
 
 
 async def test_messages_of_a_pack_are_shown_and_downloaded(
-    page: Page, said: list[str], stack: Live, subject: str
+    page: Page, said: list[str], stack: Live, subject: str, tmp_path: Path
 ) -> None:
     await open_subject(page, stack, subject)
     await expect(page.locator("#list")).to_contain_text("No messages yet")
@@ -80,7 +82,8 @@ async def test_messages_of_a_pack_are_shown_and_downloaded(
             await rows.nth(at).get_by_role("button", name="Download").click()
         saved = await download.value
         assert saved.suggested_filename.startswith(f"{subject}-")
-        assert Path(await saved.path()).read_bytes() == payload
+        await saved.save_as(tmp_path / "saved")
+        assert (tmp_path / "saved").read_bytes() == payload
     assert said == []
 
 
@@ -132,7 +135,7 @@ async def test_the_page_fits_a_phone_and_the_keyboard(page: Page, stack: Live, s
 
     await page.get_by_role("button", name="Open").focus()
     reached = []
-    for _ in range(6):
+    for _ in range(4):
         await page.keyboard.press("Tab")
         reached.append(await page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert reached == ["files", "Message headers", "refresh", "Download"] + reached[4:]
+    assert reached == ["files", "Message headers", "refresh", "Download"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import Origins
 from tests.live import Live
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # one browser for all
 PART = 5 * 1024 * 1024
 PUT = """async ({url, headers, size}) => {
     const answer = await fetch(url, { method: "PUT", headers, body: new Blob(["x".repeat(size)]) });

@@ -5,46 +5,57 @@ from __future__ import annotations
 import asyncio
 import time
 from calendar import timegm
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from playwright.async_api import Page
 
-from tests.browser.conftest import Origins, add_host
+from tests.browser.conftest import Gated, Origins, add_host
 from tests.browser.store_gate import DroppedError, Passage, StoreGate
 from tests.live import Live, eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # one browser for all
 PART = 5 * 1024 * 1024
 LOAD = """async ({url, token, subject, size}) => {
     Object.assign(window, await import(`${url}/web/upload.js`));
-    window.file = new File([new Uint8Array(size).map((_, at) => at % 251)], "data.bin", { lastModified: 1_700_000_000_000 });
+    const bytes = new Uint8Array(size).map((_, at) => at % 251);
+    window.file = new File([bytes], "data.bin", { lastModified: 1_700_000_000_000 });
     window.options = { url, token, subject, headers: { kind: "test" } };
     window.progress = [];
 }"""
 UPLOAD = """uploadFile(file, { ...options, onProgress: (done) => progress.push(done) })
-    .then((receipt) => ({ receipt }), ({ code, message, retryable }) => ({ code, message, retryable }))"""
-Load = Callable[[str, int], Any]
+    .catch(({ code, message, retryable }) => ({ code, message, retryable }))"""
 
 
-def expected(size: int) -> bytes:
-    return (bytes(range(251)) * (size // 251 + 1))[:size]
+@dataclass
+class Uploader:
+    """A page of the listed origin with the module and a file."""
+
+    page: Page
+    origin: str
+    token: str
+    subject: str
+
+    async def load(self, url: str, size: int) -> None:
+        await self.page.goto(self.origin)
+        about = {"url": url, "token": self.token, "subject": self.subject, "size": size}
+        await self.page.evaluate(LOAD, about)
+
+    async def run(self, script: str = UPLOAD) -> Any:
+        return await self.page.evaluate(script)
 
 
 @pytest.fixture
-def load(page: Page, origins: Origins, stack: Live, subject: str) -> Load:
-    """Makes a file of `size` bytes ready in a page of the listed origin, for the host at `url`."""
-
-    async def make_ready(url: str, size: int) -> None:
-        await page.goto(origins.listed)
-        await page.evaluate(LOAD, {"url": url, "token": stack.token, "subject": subject, "size": size})
-
-    return make_ready
+def uploader(page: Page, origins: Origins, stack: Live, subject: str) -> Uploader:
+    return Uploader(page, origins.listed, stack.token, subject)
 
 
-async def test_a_store_that_fails_for_a_moment_is_tried_again(
-    page: Page, load: Load, stack: Live, gated: str, gate: StoreGate, subject: str
-) -> None:
+def payload_of(size: int) -> bytes:
+    return (bytes(range(251)) * (size // 251 + 1))[:size]
+
+
+async def test_a_store_that_drops_connections_is_tried_again(uploader: Uploader, stack: Live, gated: Gated) -> None:
     dropped: list[int] = []
 
     def drop_each_once(passage: Passage) -> None:
@@ -53,131 +64,125 @@ async def test_a_store_that_fails_for_a_moment_is_tried_again(
             raise DroppedError
 
     size = 2 * PART + 1
-    await load(gated, size)
-    gate.before = drop_each_once
-    try:
-        answer = await page.evaluate(UPLOAD)
-    finally:
-        gate.before = None
+    await uploader.load(gated.url, size)
+    with gated.gate.ruled(drop_each_once):
+        receipt = await uploader.run()
 
-    assert answer["receipt"]["state"] == "committed"
+    assert receipt["state"] == "committed"
     assert sorted(dropped) == [1, 2, 3]
-    (message,) = stack.messages(subject)
-    assert stack.payload(message) == expected(size)
-    progress = await page.evaluate("progress")
-    assert progress[-1] == size
-    assert max(progress) == size
+    (message,) = stack.messages(uploader.subject)
+    assert stack.payload(message) == payload_of(size)
+    progress = await uploader.run("progress")
+    assert progress[-1] == max(progress) == size
 
 
-async def test_an_expired_part_url_is_signed_again(
-    page: Page, load: Load, stack: Live, gate: StoreGate, subject: str
-) -> None:
-    host = add_host(stack, MTS_MINIO_PUBLIC_ENDPOINT=gate.address, MTS_UPLOADS_TICKET_LIFE="4s")
+async def test_an_expired_part_url_is_signed_again(uploader: Uploader, stack: Live, gated: Gated) -> None:
+    host = add_host(stack, MTS_MINIO_PUBLIC_ENDPOINT=gated.gate.address, MTS_UPLOADS_TICKET_LIFE="4s")
     seen: list[Passage] = []
 
     def keep_the_first_until_it_is_too_late(passage: Passage) -> None:
         seen.append(passage)
-        if len(seen) == 1:
+        if passage is seen[0]:
             signed = timegm(time.strptime(passage.query["X-Amz-Date"], "%Y%m%dT%H%M%SZ"))
             expires = signed + int(passage.query["X-Amz-Expires"])
             eventually(lambda: time.time() > expires + 1)
 
     size = PART + 1
-    await load(host, size)
-    gate.before = keep_the_first_until_it_is_too_late
-    try:
-        answer = await page.evaluate(UPLOAD)
-    finally:
-        gate.before = None
+    await uploader.load(host, size)
+    with gated.gate.ruled(keep_the_first_until_it_is_too_late):
+        receipt = await uploader.run()
 
-    assert answer["receipt"]["state"] == "committed"
-    assert (seen[0], 403) in gate.refused
-    (message,) = stack.messages(subject)
-    assert stack.payload(message) == expected(size)
+    assert receipt["state"] == "committed"
+    assert (seen[0], 403) in gated.gate.refused
+    (message,) = stack.messages(uploader.subject)
+    assert stack.payload(message) == payload_of(size)
 
 
-@pytest.mark.parametrize("then", ["goes on", "is discarded"])
-async def test_an_upload_that_was_stopped(
-    page: Page, load: Load, stack: Live, gated: str, gate: StoreGate, subject: str, then: str
-) -> None:
-    size = 2 * PART + 1
-    await load(gated, size)
-    with gate.holding(lambda passage: passage.part == 3) as waiting:
-        await page.evaluate(
+async def stop_before_the_last_part(uploader: Uploader, gated: Gated) -> Passage:
+    """Upload two of three parts and stop; the PUT that was on its way is returned."""
+    await uploader.load(gated.url, 2 * PART + 1)
+    with gated.gate.holding(3) as waiting:
+        await uploader.run(
             """() => {
                 window.stop = new AbortController();
                 window.stopped = uploadFile(file, { ...options, signal: stop.signal }).catch((error) => error.name);
             }"""
         )
         await asyncio.to_thread(eventually, lambda: waiting)
-        name = waiting[0].path.split("/", 2)[2]
-        await asyncio.to_thread(eventually, lambda: sorted(gate.stored_under(name)) == [1, 2])
-        assert await page.evaluate("stop.abort(), stopped") == "AbortError"
-    assert await page.evaluate("unfinishedUploads().map(({ name, size }) => ({ name, size }))") == [
-        {"name": "data.bin", "size": size}
-    ]
-
-    if then == "goes on":
-        answer = await page.evaluate(UPLOAD)
-        assert answer["receipt"]["state"] == "committed"
-        assert sorted(gate.stored_under(name)) == [1, 2, 3]
-        assert (await page.evaluate("progress"))[0] == 2 * PART
-    else:
-        await page.evaluate("discardUpload(file, options)")
-        assert stack.receipt(name.rsplit("/", 1)[1], wait=0)["state"] == "aborted"
-        assert stack.messages(subject) == []
-    assert await page.evaluate("unfinishedUploads()") == []
+        name = waiting[0].object_name
+        await asyncio.to_thread(eventually, lambda: sorted(gated.gate.stored_under(name)) == [1, 2])
+        assert await uploader.run("stop.abort(), stopped") == "AbortError"
+    unfinished = await uploader.run("unfinishedUploads().map(({ name, size }) => [name, size])")
+    assert unfinished == [["data.bin", 2 * PART + 1]]
+    return waiting[0]
 
 
-async def test_a_remembered_upload_that_has_ended_begins_anew(
-    page: Page, load: Load, stack: Live, gated: str, gate: StoreGate, subject: str
-) -> None:
-    size = PART + 1
-    await load(gated, size)
-    with gate.holding(lambda passage: True) as waiting:
-        await page.evaluate("uploadFile(file, options).catch(() => {}), 0")
-        await asyncio.to_thread(eventually, lambda: len(waiting) == 2)
-        name = waiting[0].path.split("/", 2)[2]
-        await page.reload()
-    stack.api("DELETE", f"/v1/uploads/{name.rsplit('/', 1)[1]}")
+async def test_a_stopped_upload_goes_on(uploader: Uploader, gated: Gated) -> None:
+    stopped = await stop_before_the_last_part(uploader, gated)
 
-    await load(gated, size)
-    answer = await page.evaluate(UPLOAD)
+    receipt = await uploader.run()
 
-    assert answer["receipt"]["state"] == "committed"
-    (message,) = stack.messages(subject)
-    assert message["object_name"] != name
+    assert receipt["upload_id"] == stopped.upload_id
+    assert sorted(gated.gate.stored_under(stopped.object_name)) == [1, 2, 3]
+    assert (await uploader.run("progress"))[0] == 2 * PART
+    assert await uploader.run("unfinishedUploads()") == []
 
 
-async def test_the_same_file_twice_at_once_is_two_messages(
-    page: Page, load: Load, stack: Live, subject: str
-) -> None:
-    await load(stack.url, 1000)
+async def test_a_stopped_upload_can_be_discarded(uploader: Uploader, stack: Live, gated: Gated) -> None:
+    stopped = await stop_before_the_last_part(uploader, gated)
 
-    await page.evaluate("Promise.all([uploadFile(file, options), uploadFile(file, options)])")
+    await uploader.run("discardUpload(file, options)")
 
-    assert [stack.payload(message) for message in stack.messages(subject)] == [expected(1000)] * 2
+    assert stack.receipt(stopped.upload_id, wait=0)["state"] == "aborted"
+    assert await uploader.run("unfinishedUploads()") == []
 
 
-async def test_a_store_that_cannot_be_reached_is_named(page: Page, load: Load, stack: Live, gate: StoreGate) -> None:
+async def test_a_remembered_upload_that_has_ended_begins_anew(uploader: Uploader, stack: Live, gated: Gated) -> None:
+    stopped = await stop_before_the_last_part(uploader, gated)
+    stack.api("DELETE", f"/v1/uploads/{stopped.upload_id}")
+
+    receipt = await uploader.run()
+
+    assert receipt["state"] == "committed"
+    assert receipt["upload_id"] != stopped.upload_id
+    assert len(stack.messages(uploader.subject)) == 1
+
+
+async def test_the_same_file_twice_at_once_is_two_messages(uploader: Uploader, stack: Live, gated: Gated) -> None:
+    first: list[Passage] = []
+
+    def let_the_second_pass_first(passage: Passage) -> None:
+        if not first:
+            first.append(passage)
+            eventually(lambda: stack.messages(uploader.subject))
+
+    await uploader.load(gated.url, 1000)
+    with gated.gate.ruled(let_the_second_pass_first):
+        await uploader.run("void (window.first = uploadFile(file, options))")
+        await asyncio.to_thread(eventually, lambda: first)
+        await uploader.run("Promise.all([uploadFile(file, options), first])")
+
+    payloads = [stack.payload(message) for message in stack.messages(uploader.subject)]
+    assert payloads == [payload_of(1000)] * 2
+
+
+async def test_a_store_that_cannot_be_reached_is_named(uploader: Uploader, stack: Live) -> None:
     closed = StoreGate(stack.minio.endpoint)
     host = add_host(stack, MTS_MINIO_PUBLIC_ENDPOINT=closed.address)
     closed.stop()
-    await load(host, 10)
+    await uploader.load(host, 10)
 
-    answer = await page.evaluate(UPLOAD)
+    error = await uploader.run()
 
-    assert answer["code"] == "unavailable"
-    assert answer["retryable"]
-    assert answer["message"].startswith(f"cannot reach the object store at http://{closed.address}: it is down, or")
+    assert (error["code"], error["retryable"]) == ("unavailable", True)
+    assert error["message"].startswith(f"cannot reach the object store at http://{closed.address}: it is down, or")
 
 
-async def test_what_is_wrong_with_the_request_is_said_in_the_words_of_the_api(
-    page: Page, load: Load, stack: Live
-) -> None:
-    await load(stack.url, 10)
+async def test_a_bad_request_is_said_in_the_words_of_the_api(uploader: Uploader, stack: Live) -> None:
+    uploader.subject = "not a subject"
+    await uploader.load(stack.url, 10)
 
-    answer = await page.evaluate("options.subject = 'not a subject'; " + UPLOAD)
+    error = await uploader.run()
 
-    assert answer["code"] == "bad_request"
-    assert "subject 'not a subject' is not valid" in answer["message"]
+    assert error["code"] == "bad_request"
+    assert "subject 'not a subject' is not valid" in error["message"]

@@ -139,7 +139,7 @@ async def test_a_ticket_opens_an_upload_under_a_key_of_its_own(kit: Kit) -> None
     assert (upload.part_size, upload.multipart_id, upload.parts_seen, upload.byte_from) == (5, None, 0, None)
     assert upload.expires_at - upload.created_at == LIFE
     found = await kit.store.get_upload(upload.id)
-    assert found == (upload, Receipt(upload.id, State.OPEN))
+    assert found == (upload, Receipt(State.OPEN, upload.id))
 
 
 async def test_a_named_producers_ticket_lives_shorter(kit: Kit) -> None:
@@ -216,7 +216,7 @@ async def test_a_commit_makes_the_message_visible(kit: Kit) -> None:
 
     receipt = await kit.commit(upload)
 
-    assert receipt == Receipt(upload.id, State.COMMITTED, before.watermark + 1, 0, 0)
+    assert receipt == Receipt(State.COMMITTED, upload.id, before.watermark + 1, 0, 0)
     page = await kit.store.get_messages(kit.subject, 1, 10)
     (extent,) = page.extents
     assert (extent.sequence, extent.headers, extent.object_name) == (receipt.sequence, {"a": "b"}, upload.object_name)
@@ -453,7 +453,7 @@ async def test_a_page_of_due_uploads_says_that_there_are_more(kit: Kit) -> None:
 
 async def test_uploads_that_end_in_any_order_become_visible_in_seqno_order(kit: Kit) -> None:
     uploads = {seqno: await kit.named(seqno) for seqno in (7, 3, 5)}
-    assert await kit.commit(uploads[7]) == Receipt(uploads[7].id, State.STORED, waits_for=uploads[3].id)
+    assert await kit.commit(uploads[7]) == Receipt(State.STORED, uploads[7].id, waits_for=uploads[3].id)
     again = await kit.commit(uploads[7])
     assert (again.state, again.duplicate) == (State.STORED, False)
     assert (await kit.commit(uploads[5])).waits_for == uploads[3].id
@@ -502,7 +502,7 @@ async def test_a_stored_seqno_is_answered_with_its_sequence(kit: Kit) -> None:
     receipt = await kit.commit(await kit.named(4))
     (new,) = await kit.store.create_uploads(kit.subject, [UploadSpec(3, "text/plain", producer_id="p", seqno=4)])
     assert new.upload is None
-    assert new.receipt == Receipt(None, State.COMMITTED, receipt.sequence, 0, 0, duplicate=True)
+    assert new.receipt == Receipt(State.COMMITTED, None, receipt.sequence, 0, 0, duplicate=True)
 
 
 async def test_a_seqno_that_was_passed_over_is_refused(kit: Kit) -> None:
@@ -552,7 +552,7 @@ async def test_asking_for_a_seqno_that_waits_gives_its_receipt(kit: Kit) -> None
     first, second = await kit.named(1), await kit.named(2)
     await kit.commit(second)
     (new,) = await kit.store.create_uploads(kit.subject, [UploadSpec(3, "text/plain", producer_id="p", seqno=2)])
-    assert new.receipt == Receipt(second.id, State.STORED, waits_for=first.id)
+    assert new.receipt == Receipt(State.STORED, second.id, waits_for=first.id)
 
 
 async def test_a_new_session_aborts_open_tickets_and_keeps_stored_ones(kit: Kit) -> None:

@@ -1,4 +1,4 @@
-"""Stacks with short lives, so that expiry and graces can be waited for."""
+"""A stack with short lives, so that expiry and graces can be waited for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.live import Live, start_live
 
 SHORT_LIVES = {
-    "MTS_UPLOADS_TICKET_LIFE": "2s",
+    "MTS_UPLOADS_TICKET_LIFE": "4s",
     "MTS_UPLOADS_PRODUCER_TICKET_LIFE": "60s",
     "MTS_UPLOADS_PUT_GRACE": "1s",
     "MTS_UPLOADS_FIRST_LOOK": "1s",
@@ -21,13 +21,5 @@ SHORT_LIVES = {
 def deaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Every notification of the store is lost. Shared: use subjects of your own, stop nothing."""
     stack = start_live(tmp_path_factory.mktemp("deaf"), webhook=False, extra_env=SHORT_LIVES)
-    yield stack
-    stack.stop()
-
-
-@pytest.fixture(scope="session")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """The same short lives, with events. Shared: use subjects of your own, stop nothing."""
-    stack = start_live(tmp_path_factory.mktemp("hasty"), extra_env=SHORT_LIVES)
     yield stack
     stack.stop()

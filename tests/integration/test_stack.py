@@ -17,6 +17,7 @@ from minitoolstream.client import Client
 from minitoolstream.config import load_settings
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack.minio import Credentials
+from minitoolstream.stack.processes import send, wait_gone
 from minitoolstream.stack.state import load_state
 from minitoolstream.stack.status import status as look
 from tests.servers import MinioServer, TarantoolServer, minio_program, tarantool_program
@@ -56,6 +57,11 @@ class Stack:
 
     def pids(self) -> dict[str, int]:
         return {part: about["pid"] for part, about in self.status()["processes"].items() if "pid" in about}
+
+    def kill(self, part: str) -> None:
+        process = load_state(self.home).processes[part].process
+        assert send(process, signal.SIGKILL)
+        assert wait_gone(process, 30)
 
     def client(self) -> Client:
         return Client.from_settings(load_settings(self.environ, cwd=self.folder))
@@ -123,7 +129,7 @@ def test_two_at_once_start_one_stack(new_stack: Callable[..., Stack]) -> None:
 @pytest.mark.parametrize("part", sorted(_PARTS))
 def test_a_crashed_part_is_seen_and_started_again_while_the_others_go_on(running: Stack, part: str) -> None:
     before = running.pids()
-    os.kill(before[part], signal.SIGKILL)
+    running.kill(part)
     crashed = running.status()
     assert crashed["state"] == "partial"
     assert crashed["processes"][part]["state"] == "crashed"
@@ -207,7 +213,7 @@ def test_quick_takes_the_emulator_and_messages_go_through_it(new_stack: Callable
     with stack.client() as client:
         small = int(client.publish("orders", b"small").sequence or 0)
         parts = int(client.publish_file("orders", file).sequence or 0)
-    os.kill(stack.pids()["object-store"], signal.SIGKILL)
+    stack.kill("object-store")
     # It stays with the store that has the data, quick or not.
     stack.mts("up")
     assert stack.status()["object_store"]["kind"] == "ministack"

@@ -36,7 +36,7 @@ class SlowStore:
         await self.go_on.wait()
         if self.fails:
             raise self.fails.pop(0)
-        return [Receipt(item.upload_id, State.COMMITTED, 1) for item in stored]
+        return [Receipt(State.COMMITTED, item.upload_id, 1) for item in stored]
 
 
 def committer(store: Any) -> Committer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 from collections.abc import Sequence
 from math import ceil
 from typing import Any
@@ -46,12 +45,13 @@ class MemoryMetadata:
     async def create_uploads(self, subject: str, specs: Sequence[UploadSpec]) -> list[NewUpload]:
         self._must_be_up()
         uploads = self._uploads
-        before = copy.deepcopy((uploads.subjects, uploads.rows, uploads.producers))
+        subjects, producers = dict(uploads.subjects), dict(uploads.producers)
+        expiries = {row.id: row.expires_at for row in uploads.rows.values()}
         try:
             uploads.ensure_subject(subject)
             return [uploads.create(subject, spec) for spec in specs]
         except MtsError:
-            uploads.subjects, uploads.rows, uploads.producers = before
+            uploads.forget_since(subjects, producers, expiries)
             raise
 
     async def get_upload(self, upload_id: str) -> tuple[Upload, Receipt] | None:

@@ -54,7 +54,7 @@ class GroupCommit:
 
     def _join(self, index: int) -> PackResult:
         offset = self.uploads.order.lane(self.group.subject).messages + len(self.run)
-        receipt = Receipt(None, State.COMMITTED, self._next_sequence, 0, offset)
+        receipt = Receipt(State.COMMITTED, None, self._next_sequence, 0, offset)
         self.run.append(index)
         return PackResult(receipt)
 

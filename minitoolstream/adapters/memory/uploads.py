@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from asyncio import Event
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from minitoolstream.adapters.memory.order import Order
 from minitoolstream.adapters.memory.producers import Producer
@@ -107,6 +109,23 @@ class Uploads:
             assert row.seqno is not None
             row.owner.pending[row.seqno] = row.id
 
+    def forget_since(
+        self,
+        subjects: dict[str, tuple[int, int]],
+        producers: dict[tuple[str, str], Producer],
+        expiries: dict[str, int],
+    ) -> None:
+        """Take back what `create` did since these were noted."""
+        self.subjects, self.producers = subjects, producers
+        for row in list(self.rows.values()):
+            if row.id in expiries:
+                row.expires_at = expiries[row.id]
+                continue
+            del self.rows[row.id]
+            if row.owner is not None:
+                assert row.seqno is not None
+                del row.owner.pending[row.seqno]
+
     def prolong(self, row: UploadRow, life: int) -> None:
         row.expires_at = max(row.expires_at, min(self.now() + life, row.created_at + self.times.max_life))
 
@@ -193,7 +212,7 @@ class Uploads:
     # -- receipts
 
     def receipt(self, row: UploadRow, *, duplicate: bool = False) -> Receipt:
-        receipt = Receipt(row.id, row.state, duplicate=duplicate, reason=row.reason)
+        receipt = Receipt(row.state, row.id, duplicate=duplicate, reason=row.reason)
         if row.sequence is not None:
             return self._placed(receipt, row.sequence)
         if row.state is State.STORED and row.owner is not None:
@@ -202,7 +221,7 @@ class Uploads:
         return receipt
 
     def duplicate(self, sequence: int) -> Receipt:
-        return self._placed(Receipt(None, State.COMMITTED, duplicate=True), sequence)
+        return self._placed(Receipt(State.COMMITTED, None, duplicate=True), sequence)
 
     def _placed(self, receipt: Receipt, sequence: int) -> Receipt:
         found = self.order.locate(sequence)

@@ -14,7 +14,7 @@ from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.net.http1 import HttpClient
-from minitoolstream.ports import ObjectInfo, StoredPart
+from minitoolstream.ports import Metrics, ObjectInfo, StoredPart
 
 PAGE = 1000
 """Most keys or parts that S3 lists, or deletes, in one request."""
@@ -27,13 +27,13 @@ COMPLETE_SILENCE = 120.0
 class S3Payloads:
     """Fulfils `ports.PayloadStore` for S3, MinIO and what speaks like them."""
 
-    def __init__(self, sigv4: SigV4, http: HttpClient | None = None) -> None:
+    def __init__(self, sigv4: SigV4, http: HttpClient | None = None, metrics: Metrics | None = None) -> None:
         self._http = http or HttpClient()
-        self._requests = S3Requests(self._http, sigv4)
+        self._requests = S3Requests(self._http, sigv4, metrics)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> S3Payloads:
-        return cls(sigv4_of(settings, settings["minio.endpoint"]))
+    def from_settings(cls, settings: Settings, metrics: Metrics | None = None) -> S3Payloads:
+        return cls(sigv4_of(settings, settings["minio.endpoint"]), metrics=metrics)
 
     async def put_new(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
         headers = {"Content-Type": content_type, "If-None-Match": "*"}

@@ -13,6 +13,7 @@ from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.adapters.s3.xml import error_code
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.net.http1 import HttpClient, HttpError, HttpResponse, HttpTimeout
+from minitoolstream.ports import Metrics, NoMetrics
 
 URL_LIFE = 15 * 60
 """Seconds that our own requests stay valid. A pack's PUT that is held up longer is refused by the store, so
@@ -29,9 +30,10 @@ class StoreSilent(MtsError):  # noqa: N818 - says what happened
 class S3Requests:
     """Sends to one bucket. `retry`: the request only reads, so a passing fault is tried once more."""
 
-    def __init__(self, http: HttpClient, sigv4: SigV4) -> None:
+    def __init__(self, http: HttpClient, sigv4: SigV4, metrics: Metrics | None = None) -> None:
         self._http = http
         self._sigv4 = sigv4
+        self._metrics = metrics or NoMetrics()
 
     async def send(
         self,
@@ -54,12 +56,15 @@ class S3Requests:
                     method, url, headers=headers, body=body, timeout=timeout, retry_stale=retry_stale
                 )
             except HttpError as error:
+                self._metrics.operation("minio", method.lower(), "unavailable")
                 if last_try or isinstance(error, HttpTimeout):
                     raise _unanswered(error) from error
             else:
                 if response.status in accept:
+                    self._metrics.operation("minio", method.lower(), "ok")
                     return response
                 problem = self.problem(response.status, error_code(response.body))
+                self._metrics.operation("minio", method.lower(), problem.code)
                 if last_try or not problem.retryable or response.status == 403:
                     raise problem
             await asyncio.sleep(random.uniform(*JITTER))  # noqa: S311  # nosec B311

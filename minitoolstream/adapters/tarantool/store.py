@@ -207,7 +207,7 @@ def _pack_results(group: Group, result: dict[str, Any]) -> list[PackResult]:
     answers: list[PackResult | None] = [None] * len(group.sizes)
     for first, count, sequence, partition, offset in result["runs"]:
         for step in range(count):
-            receipt = Receipt(None, State.COMMITTED, sequence + step, partition, offset + step)
+            receipt = Receipt(State.COMMITTED, None, sequence + step, partition, offset + step)
             answers[first + step] = PackResult(receipt)
     for other in result["others"]:
         if "error" in other:

@@ -1,0 +1,88 @@
+"""Complete and abort at the same time (rule 9): both may succeed in the store, only one in the stream."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.faults.audit import multiparts_in_bucket, objects_in_bucket
+from tests.live import Answer, Live, eventually, send
+
+ROUNDS = 12
+PAYLOAD = random.Random(9).randbytes(5 * 2**20 + 1)
+
+
+def uploaded(live: Live, subject: str, **more: Any) -> Any:
+    """A ticket whose parts have all arrived."""
+    ticket = live.ticket(subject, len(PAYLOAD), **more)
+    size = ticket["parts"]["part_size"]
+    for part in ticket["parts"]["urls"]:
+        chunk = PAYLOAD[(part["number"] - 1) * size :][: part["size"]]
+        assert send("PUT", part["url"], chunk).status == 200
+    return ticket
+
+
+def at_once(live: Live, *calls: tuple[str, str]) -> list[Answer]:
+    barrier = threading.Barrier(len(calls))
+
+    def one(call: tuple[str, str]) -> Answer:
+        barrier.wait()
+        return live.api(*call)
+
+    with ThreadPoolExecutor(len(calls)) as executor:
+        return list(executor.map(one, calls))
+
+
+def test_complete_and_abort_racing_never_give_both_a_message_and_a_deletion(deaf: Live, subject: str) -> None:
+    outcomes = {"committed": 0, "aborted": 0}
+    names: dict[str, str] = {}
+    for number in range(ROUNDS):
+        lane = f"{subject}.{number}"
+        ticket = uploaded(deaf, lane, producer_id="p", seqno=1)
+        upload = f"/v1/uploads/{ticket['upload_id']}"
+
+        completed, _, aborted = at_once(
+            deaf, ("POST", f"{upload}/complete"), ("POST", f"{upload}/complete"), ("DELETE", upload)
+        )
+
+        assert completed.status in {200, 409}, completed.body
+        state = deaf.receipt(ticket["upload_id"], wait=0)["state"]
+        outcomes[state] += 1
+        if state == "committed":
+            assert (aborted.status, aborted.code) == (409, "upload_final")
+        else:
+            assert aborted.json["state"] == "aborted"
+            assert deaf.messages(lane) == []
+        names[ticket["object_name"]] = state
+
+    committed = {name for name, state in names.items() if state == "committed"}
+    eventually(lambda: deaf.reconcile() and objects_in_bucket(deaf) & names.keys() == committed)
+    assert [name for name in names if multiparts_in_bucket(deaf, name)] == []
+    for number in range(ROUNDS):
+        for message in deaf.messages(f"{subject}.{number}"):
+            assert deaf.payload(message) == PAYLOAD
+
+
+def test_many_completes_at_once_give_one_message(deaf: Live, subject: str) -> None:
+    ticket = uploaded(deaf, subject, producer_id="p", seqno=1)
+    call = ("POST", f"/v1/uploads/{ticket['upload_id']}/complete")
+
+    answers = at_once(deaf, *[call] * 8)
+
+    assert {(answer.status, answer.json["state"]) for answer in answers} == {(200, "committed")}
+    assert len({answer.json["sequence"] for answer in answers}) == 1
+    assert len(deaf.messages(subject)) == 1
+
+
+def test_an_object_made_after_the_abort_is_found_and_deleted(deaf: Live, subject: str) -> None:
+    """The store may complete what was aborted a moment before; here it happens for sure, by its own hand."""
+    ticket = uploaded(deaf, subject)
+    deaf.api("DELETE", f"/v1/uploads/{ticket['upload_id']}")
+    deaf.minio.s3().put_object(Bucket=deaf.minio.bucket, Key=ticket["object_name"], Body=PAYLOAD)
+
+    assert deaf.api("POST", f"/v1/uploads/{ticket['upload_id']}/complete").json["state"] == "aborted"
+
+    eventually(lambda: deaf.reconcile() and ticket["object_name"] not in objects_in_bucket(deaf))
+    assert deaf.messages(subject) == []
