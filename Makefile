@@ -1,7 +1,9 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --no-input
+PIP := $(BIN)/python -m pip install --no-input
 COVERAGE_MIN ?= 0
 WORKERS ?= auto
 UP ?=
@@ -54,11 +56,11 @@ $(BIN)/python:
 
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(BIN)/python
 	@echo "installing what MiniToolStream needs into $(VENV)"
-	@$(PIP) --require-hashes -r requirements/runtime.txt
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements/runtime.txt | $(BIN)/python scripts/show_pip.py requirements/runtime.txt
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@echo "installing what its tests need into $(VENV)"
-	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) --require-hashes -r requirements/dev.txt | $(BIN)/python scripts/show_pip.py requirements/dev.txt
 	@touch $@

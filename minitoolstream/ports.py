@@ -116,7 +116,7 @@ class PayloadStore(Protocol):
 
 
 class Metrics(Protocol):
-    """Counters of one process. Every call is some 100 ns, so nobody needs to think before counting."""
+    """Counters of one process. Every call takes well under a microsecond, so nobody needs to think before counting."""
 
     def operation(self, part: str, operation: str, status: str) -> None:
         """One call to `tarantool` or `minio`, with how it ended (`ok`, or an error's code)."""

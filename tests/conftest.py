@@ -6,9 +6,15 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from tests.live import Live, start_live
 from tests.servers import MinioServer, TarantoolServer, start_minio, start_tarantool
+
+# The same examples in every run: a failure is the change's. `--hypothesis-profile=explore` looks further.
+hypothesis_settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
+hypothesis_settings.register_profile("explore", deadline=None, max_examples=500)
+hypothesis_settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -199,11 +199,11 @@ class Upload {
       try {
         for await (const part of parts) await this.#putPart(id, part, (part.number - 1) * form.part_size, signal);
       } catch (error) {
-        failed.abort(error);
-        throw error;
+        failed.abort(error); // the first failure stops the others, and is the one that counts
       }
     };
     await Promise.all(Array.from({ length: PARTS_AT_ONCE }, work));
+    failed.signal.throwIfAborted();
   }
 
   /** Part URLs in order: those of the ticket, then signed a few at a time, which also prolongs the ticket. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ FRAMES = "application/vnd.mts.frames"
 JSON_LINES = "application/x-ndjson"
 _HEADER_PREFIX = "x-mts-header-"
 _MD5_LENGTH = 32
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ def decode(body: bytes, kind: type[T]) -> T:
     """JSON of exactly this shape."""
     try:
         return msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        raise bad_request("the body does not fit: it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(f"the body does not fit: {error}") from None
 
@@ -74,10 +78,7 @@ def uploads_of(request: Request) -> tuple[list[UploadSpec], bool]:
 
 
 def _is_map_with(body: bytes, key: str) -> bool:
-    try:
-        return key in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"the body does not fit: {error}") from None
+    return key in decode(body, dict[str, msgspec.Raw])
 
 
 def _spec(upload: UploadRequest) -> UploadSpec:
@@ -291,10 +292,7 @@ def choice_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 
 def wait_of(query: Mapping[str, str]) -> float:
     text = query.get("wait", "0")
-    try:
-        wait = float(text)
-    except ValueError:
-        wait = -1.0
+    wait = float(text) if _SECONDS.match(text) else -1.0
     if not 0 <= wait <= MAX_WAIT_SECONDS:
         raise bad_request(f"wait must be 0 to {MAX_WAIT_SECONDS:g} seconds", field="wait")
     return wait

@@ -113,6 +113,6 @@ def _extent(item: SignedExtent) -> schema.Extent:
         framed=span is not None,
         own=[schema.OwnMetadata(*entry) for entry in extent.own or ()],
         codec=extent.codec,
-        sha256=extent.sha256,
+        sha256=extent.sha256 if span is None else None,  # of a pack it is the whole object's
         range=f"bytes={span[0]}-{span[1]}" if span else None,
     )

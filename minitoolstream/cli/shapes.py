@@ -54,6 +54,8 @@ def message_shape(message: Message) -> dict[str, Any]:
         value = getattr(message, name)
         if value is not None:
             shape[name] = value
+    if message.unverified:
+        shape["unverified"] = True
     if message.data is not None:
         shape |= {"data": base64.b64encode(message.data).decode(), "encoding": "base64"}
     return shape

@@ -28,6 +28,7 @@ from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MAX_WAIT_SECONDS, MIB
 _RETRY_SECONDS = 5.0
 """A person waits, and can run the command again."""
 _IN_MEMORY = 4 * MIB
+_GO_ON = "run the same command again to go on where it stopped"
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
     if done:
         left = " ".join(files[done:])
         return f"{done} of {len(files)} are published; run the command again with the rest to go on: {left}"
-    return "run the same command again to go on where it stopped"
+    return _GO_ON
 
 
 # -- read
@@ -193,8 +194,11 @@ def get(sequence: int, output: str | None, as_json: bool) -> None:
     with _client() as client:
         message = client.get(sequence)
         if output is not None and output != "-":
-            with ProgressBar(Path(output).name) as progress:
-                client.download(message, output, progress=progress)
+            try:
+                with ProgressBar(Path(output).name) as progress:
+                    client.download(message, output, progress=progress)
+            except KeyboardInterrupt:
+                raise MtsError("interrupted", "interrupted", {"hint": _GO_ON}) from None
             emit(as_json, {**message_shape(message), "path": output}, f"message {sequence} saved as {output}")
         elif as_json:
             if output == "-":

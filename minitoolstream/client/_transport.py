@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -37,7 +37,7 @@ class Transport:
         self.retry = retry
         self.urls = tuple(_checked(url) for url in urls)
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._current = random.randrange(len(self.urls))  # noqa: S311  spreads clients, guards nothing
+        self._current = secrets.randbelow(len(self.urls))  # so that clients spread over the hosts
 
     async def call(
         self,

@@ -59,6 +59,7 @@ class Message:
     """A message's place in the order, its metadata, and where its payload is.
 
     `data` is there when the payload came along (`fetch(inline=True)`, `read`); else `download` gets it.
+    `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists.
 
     Example: `for m in client.fetch("orders").messages: print(m.sequence, m.headers, m.size)`
     """
@@ -77,6 +78,7 @@ class Message:
     url: str | None = None
     range: str | None = None
     data: bytes | None = None
+    unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def message_of(answer: schema.Message) -> Message:
         url=answer.url,
         range=answer.range,
         data=_data(answer),
+        unverified=answer.unverified,
     )
 
 

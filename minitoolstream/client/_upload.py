@@ -52,6 +52,7 @@ class Upload:
 
     async def run(self) -> Receipt:
         """The receipt, `committed` or (behind an earlier seqno) `stored`; every other end is an error."""
+        self._progress.add(0)  # hashing a large file takes a while: show that something happens
         receipt = await self._go_on() or await self._start()
         self._slot.forget()
         if receipt.state in (State.COMMITTED, State.STORED):

@@ -13,6 +13,8 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from minitoolstream.domain.limits import MAX_PAYLOAD_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectCreated:
@@ -56,7 +58,7 @@ def _from_sqs(record: Mapping[str, Any]) -> Delivery:
     message_id = str(record.get("messageId", ""))
     try:
         body = msgspec.json.decode(str(record.get("body", "")))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Delivery([Rejected("", "malformed_event")], message_id)
     inner = [item for delivery in read_event(body) for item in delivery.records]
     return Delivery(inner, message_id)
@@ -73,10 +75,11 @@ def _from_records(records: list[Any]) -> Iterator[ObjectCreated | Rejected]:
 def _from_record(record: Mapping[str, Any]) -> ObjectCreated | Rejected:
     item = record["s3"]["object"]
     name = unquote_plus(item["key"], errors="strict")
+    name.encode()  # half of a surrogate pair is a string, but no name
     event = str(record.get("eventName", "")).removeprefix("s3:")
     if not event.startswith("ObjectCreated:"):
         return Rejected(name, "not_a_creation")
-    size = item["size"] if "size" in item else 0
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+    size, etag = item.get("size", 0), item.get("eTag")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_PAYLOAD_BYTES:
         return Rejected(name, "malformed_event")
-    return ObjectCreated(str(record["s3"]["bucket"]["name"]), name, size, item.get("eTag"))
+    return ObjectCreated(str(record["s3"]["bucket"]["name"]), name, size, etag if isinstance(etag, str) else None)

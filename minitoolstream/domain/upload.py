@@ -10,6 +10,8 @@ import msgspec
 
 
 class State(StrEnum):
+    """Where an upload stands: `open` and `stored` may still change, the others are final."""
+
     OPEN = "open"
     STORED = "stored"
     COMMITTED = "committed"

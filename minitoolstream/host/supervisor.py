@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import cast
 
 STARTUP_FAILURE = 3
 """uvicorn's exit code when the application did not start: it would not the next time either."""
@@ -92,12 +91,11 @@ class Supervisor:
                 if worker.process.exitcode == STARTUP_FAILURE:
                     worker.process = None
                     return True
-                self._plan_restart(worker)
+                self._plan_restart(worker, worker.process)
         return False
 
     def _start(self, worker: _Worker) -> None:
-        # Declared as mypy knows no fork context on every platform.
-        worker.process = cast(BaseProcess, _fork.Process(target=self._in_child, args=(worker.slot,)))
+        worker.process = _fork.Process(target=self._in_child, args=(worker.slot,))
         worker.process.start()
         worker.started = monotonic()
 
@@ -110,15 +108,14 @@ class Supervisor:
         os.close(self._held)
         self._run(slot, self._alive)
 
-    def _plan_restart(self, worker: _Worker) -> None:
-        assert worker.process is not None
+    def _plan_restart(self, worker: _Worker, ended: BaseProcess) -> None:
         lived = monotonic() - worker.started
         worker.failures = 0 if lived > _STABLE_SECONDS else worker.failures + 1
         pause = min(_MAX_PAUSE, 0.1 * 2 ** (worker.failures - 1)) if worker.failures else 0.0
         log.error(
             "worker %d ended with %s after %.1f s, starting it again",
-            worker.process.pid,
-            worker.process.exitcode,
+            ended.pid,
+            ended.exitcode,
             lived,
         )
         worker.start_at = monotonic() + pause

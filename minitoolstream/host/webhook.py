@@ -63,7 +63,7 @@ def read_event_body(body: bytes | str) -> Any:
     """The event; None for what is no JSON, which the function records as malformed like any other bad event."""
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

@@ -41,7 +41,7 @@ class Worker:
         server = _Server(_config(host, self.drain_seconds), host, parent)
         metrics.connections = lambda: len(server.server_state.connections)
         # What is loaded by now stays for ever, and a request leaves almost no cycles: collect rarely, and only
-        # what came later. Takes a tenth off the CPU time of a request.
+        # what came later.
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 50)

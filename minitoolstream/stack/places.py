@@ -11,7 +11,7 @@ from minitoolstream.stack.ports import can_bind, is_loopback, keep_or_free, list
 from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, State
 
 # What a user may ask for; never a default.
-_ANY = {"0.0.0.0", "::"}  # noqa: S104
+_ANY = {"0.0.0.0", "::"}  # noqa: S104  # nosec B104
 
 
 @dataclass(frozen=True, slots=True)

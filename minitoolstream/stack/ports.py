@@ -57,4 +57,4 @@ def is_loopback(host: str) -> bool:
 
 def reachable(host: str) -> str:
     """The address under which this machine reaches a server that listens on `host`."""
-    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104
+    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  # nosec B104

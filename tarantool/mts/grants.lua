@@ -14,6 +14,8 @@ local function close_the_open_doors()
         end
     end
     box.schema.user.revoke('guest', 'public', nil, nil, {if_exists = true})
+    -- Without this, a query over nothing but itself (WITH RECURSIVE) could keep the server busy for ever.
+    box.schema.user.disable('guest')
 end
 
 local function read_password(path)

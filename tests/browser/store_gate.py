@@ -39,12 +39,17 @@ class DroppedError(Exception):
     """The connection ends here, without an answer."""
 
 
+class BusyError(Exception):
+    """The store says that it is overloaded."""
+
+
 Rule = Callable[[Passage], None]
+BUSY = (503, [("Access-Control-Allow-Origin", "*")], b"<Error><Code>SlowDown</Code></Error>")
 
 
 @dataclass
 class StoreGate:
-    """`before` and `after` see each PUT on its way in and its answer on its way out; raising drops it."""
+    """`before` and `after` see each PUT on its way in and its answer on its way out; they may raise."""
 
     endpoint: str
     before: Rule | None = None
@@ -126,6 +131,8 @@ class _Handler(BaseHTTPRequestHandler):
         except DroppedError:
             self.close_connection = True
             return
+        except BusyError:
+            status, headers, answer = BUSY
         self.send_response_only(status)
         for name, value in headers:
             if name.lower() not in HOP_BY_HOP:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.live import Live
+from tests.browser.conftest import Gated
+from tests.live import Live, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one browser for all
 PART = 5 * 1024 * 1024
@@ -24,8 +26,8 @@ def said(page: Page) -> list[str]:
     return said
 
 
-async def open_subject(page: Page, stack: Live, subject: str) -> None:
-    await page.goto(stack.url)
+async def open_subject(page: Page, stack: Live, subject: str, url: str = "") -> None:
+    await page.goto(url or stack.url)
     await page.get_by_label("Subject").fill(subject)
     await page.get_by_label("Token").fill(stack.token)
     await page.get_by_role("button", name="Open").click()
@@ -60,6 +62,31 @@ async def test_files_are_published_listed_and_downloaded(
     await saved.save_as(tmp_path / "saved")
     assert (tmp_path / "saved").read_bytes() == large.read_bytes()
     assert said == []
+
+
+async def test_an_unfinished_file_is_named_and_can_be_cancelled(
+    page: Page, stack: Live, gated: Gated, subject: str, tmp_path: Path
+) -> None:
+    film = tmp_path / "film.mp4"
+    film.write_bytes(bytes(2 * PART))
+    with gated.gate.holding(2) as waiting:
+        await open_subject(page, stack, subject, gated.url)
+        await page.get_by_label("Choose files").set_input_files(film)
+        await asyncio.to_thread(eventually, lambda: waiting)
+        await page.goto("about:blank")
+        await open_subject(page, stack, subject, gated.url)
+        await expect(page.locator("#unfinished")).to_contain_text("Not finished: film.mp4 (10.5 MB)")
+
+        await page.get_by_label("Choose files").set_input_files(film)
+        await expect(page.locator("#unfinished")).to_be_hidden()
+        await asyncio.to_thread(eventually, lambda: len(waiting) == 2)
+        await page.get_by_role("button", name="Cancel film.mp4").click()
+
+        upload_id = waiting[0].upload_id
+        assert waiting[1].upload_id == upload_id
+        await asyncio.to_thread(eventually, lambda: stack.receipt(upload_id, wait=0)["state"] == "aborted")
+    await expect(page.locator(".upload")).to_have_count(0)
+    await expect(page.locator("#unfinished")).to_be_hidden()
 
 
 async def test_messages_of_a_pack_are_shown_and_downloaded(
@@ -139,3 +166,10 @@ async def test_the_page_fits_a_phone_and_the_keyboard(page: Page, stack: Live, s
         await page.keyboard.press("Tab")
         reached.append(await page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     assert reached == ["files", "Message headers", "refresh", "Download"]
+
+
+async def test_the_description_of_the_api_is_drawn(page: Page, said: list[str], stack: Live) -> None:
+    await page.goto(f"{stack.url}/docs")
+
+    await expect(page.get_by_role("heading", name="Announce one payload")).to_be_visible()
+    assert said == []

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import Gated, Origins, add_host
-from tests.browser.store_gate import DroppedError, Passage, StoreGate
+from tests.browser.store_gate import BusyError, DroppedError, Passage, StoreGate
 from tests.live import Live, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one browser for all
@@ -55,21 +55,23 @@ def payload_of(size: int) -> bytes:
     return (bytes(range(251)) * (size // 251 + 1))[:size]
 
 
-async def test_a_store_that_drops_connections_is_tried_again(uploader: Uploader, stack: Live, gated: Gated) -> None:
-    dropped: list[int] = []
+async def test_a_store_in_trouble_is_tried_again(uploader: Uploader, stack: Live, gated: Gated) -> None:
+    tried: list[int] = []
 
-    def drop_each_once(passage: Passage) -> None:
-        if passage.part not in dropped:
-            dropped.append(passage.part)
+    def begin_badly(passage: Passage) -> None:
+        tried.append(passage.part)
+        if passage.part == 1 and tried.count(1) == 1:
+            raise BusyError
+        if passage.part == 2 and tried.count(2) <= 3:  # the browser itself tries once more, in silence
             raise DroppedError
 
     size = 2 * PART + 1
     await uploader.load(gated.url, size)
-    with gated.gate.ruled(drop_each_once):
+    with gated.gate.ruled(begin_badly):
         receipt = await uploader.run()
 
     assert receipt["state"] == "committed"
-    assert sorted(dropped) == [1, 2, 3]
+    assert sorted(tried) == [1, 1, 2, 2, 2, 2, 3]
     (message,) = stack.messages(uploader.subject)
     assert stack.payload(message) == payload_of(size)
     progress = await uploader.run("progress")
@@ -137,9 +139,17 @@ async def test_a_stopped_upload_can_be_discarded(uploader: Uploader, stack: Live
     assert await uploader.run("unfinishedUploads()") == []
 
 
-async def test_a_remembered_upload_that_has_ended_begins_anew(uploader: Uploader, stack: Live, gated: Gated) -> None:
+@pytest.mark.parametrize("end", ["aborted", "forgotten"])
+async def test_a_remembered_upload_that_has_ended_begins_anew(
+    uploader: Uploader, stack: Live, gated: Gated, end: str
+) -> None:
     stopped = await stop_before_the_last_part(uploader, gated)
-    stack.api("DELETE", f"/v1/uploads/{stopped.upload_id}")
+    if end == "aborted":
+        stack.api("DELETE", f"/v1/uploads/{stopped.upload_id}")
+    else:
+        unknown = f"{stopped.upload_id[:-12]}000000000000"
+        replaced = f"localStorage['mts-uploads'].replace('{stopped.upload_id}', '{unknown}')"
+        await uploader.run(f"localStorage.setItem('mts-uploads', {replaced})")
 
     receipt = await uploader.run()
 

@@ -11,8 +11,9 @@ from tests.faults.load import payload_of
 from tests.live import Live, eventually
 
 
-def check_stream(live: Live, subject: str, acknowledged: Mapping[str, int]) -> list[Any]:
-    """Every acknowledged message is there under its sequence, once, with its payload; offsets have no hole."""
+def check_stream(live: Live, subject: str, acknowledged: Mapping[str, int]) -> Any:
+    """Every acknowledged message is there under its sequence, once, with its payload; offsets have no hole.
+    Returns the messages."""
     messages = live.messages(subject, inline="true")
     sequences = [int(message["sequence"]) for message in messages]
     assert sequences == sorted(set(sequences)), "a sequence came twice or out of order"

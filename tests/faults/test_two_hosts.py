@@ -10,7 +10,7 @@ from minitoolstream.client import AsyncClient
 from tests.faults.audit import check_stream, settle
 from tests.faults.load import payload_of
 from tests.faults.test_kill import HASTY, kill_host
-from tests.live import Live, start_live
+from tests.live import Live, eventually, start_live
 
 ROUNDS = 2
 
@@ -38,9 +38,7 @@ async def _publish_through_kills(live: Live, client: AsyncClient, folder: Path) 
 
     async def more(subject: str, count: int) -> None:
         target = len(acknowledged[subject]) + count
-        async with asyncio.timeout(60):
-            while len(acknowledged[subject]) < target:
-                await asyncio.sleep(0.02)
+        await asyncio.to_thread(eventually, lambda: len(acknowledged[subject]) >= target, 60)
 
     async def kills() -> None:
         for number in range(ROUNDS):

@@ -86,16 +86,29 @@ class HostProcess:
         return self.process.wait(DEADLINE)
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[HostProcess]:
-    host = HostProcess(tmp_path)
+    """A host of one's own, to be stopped or killed."""
+    with running(tmp_path) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A host that tests share and leave alone."""
+    with running(tmp_path_factory.mktemp("calm")) as host:
+        yield host
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[HostProcess]:
+    host = HostProcess(folder)
     yield host
     if host.process.poll() is None:
-        host.process.kill()
-        host.process.wait(DEADLINE)
+        host.stop()
 
 
 def refuses(host: HostProcess) -> bool:
@@ -113,13 +126,13 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_several_workers_answer_on_one_port(host: HostProcess) -> None:
-    workers = set(host.workers())
+def test_several_workers_answer_on_one_port(calm: HostProcess) -> None:
+    workers = set(calm.workers())
     assert len(workers) == 2
     seen: set[int] = set()
 
     def all_seen() -> bool:
-        seen.add(host.request("GET", "/v1/pid")[1]["pid"])
+        seen.add(calm.request("GET", "/v1/pid")[1]["pid"])
         return seen == workers
 
     eventually(all_seen)
@@ -217,13 +230,13 @@ async def test_a_thousand_connections_are_served_side_by_side(host: HostProcess)
     assert await asyncio.to_thread(host.process.wait, DEADLINE) == 0
 
 
-def test_a_body_over_the_limit_gets_its_answer_while_it_is_being_sent(host: HostProcess) -> None:
+def test_a_body_over_the_limit_gets_its_answer_while_it_is_being_sent(calm: HostProcess) -> None:
     size = 512 * 1024 * 1024
     head = (
         f"POST /v1/subjects/a/messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
         f"Content-Length: {size}\r\n\r\n"
     )
-    with host.connect() as connection:
+    with calm.connect() as connection:
         connection.sendall(head.encode() + b"x" * 100_000)
         answer = http.client.HTTPResponse(connection)
         answer.begin()
@@ -233,15 +246,15 @@ def test_a_body_over_the_limit_gets_its_answer_while_it_is_being_sent(host: Host
         assert answer.getheader("connection") == "close"
 
 
-def test_a_client_that_asks_first_does_not_send_a_large_body_at_all(host: HostProcess) -> None:
+def test_a_client_that_asks_first_does_not_send_a_large_body_at_all(calm: HostProcess) -> None:
     head = (
         f"POST /v1/subjects/a/messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
         "Expect: 100-continue\r\nContent-Length: {size}\r\n\r\n"
     )
-    with host.connect() as connection:
+    with calm.connect() as connection:
         connection.sendall(head.format(size=2 * 1024 * 1024).encode())
         assert connection.recv(12) == b"HTTP/1.1 413"
-    with host.connect() as connection:
+    with calm.connect() as connection:
         connection.sendall(head.format(size=5).encode())
         assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"hello")
@@ -250,8 +263,8 @@ def test_a_client_that_asks_first_does_not_send_a_large_body_at_all(host: HostPr
         assert json.loads(answer.read())["body"] == "hello"
 
 
-def test_a_connection_serves_many_requests_also_after_a_refused_one(host: HostProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=DEADLINE)
+def test_a_connection_serves_many_requests_also_after_a_refused_one(calm: HostProcess) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", calm.port, timeout=DEADLINE)
     statuses, sockets = [], set()
     for headers, path in ((AUTH, "/v1/subjects/a/messages"), ({}, "/v1/subjects/a/messages"), (AUTH, "/v1/x")) * 2:
         connection.request("POST", path, b"small", headers)
@@ -264,26 +277,26 @@ def test_a_connection_serves_many_requests_also_after_a_refused_one(host: HostPr
     assert len(sockets) == 1
 
 
-def test_what_is_not_http_is_refused_and_does_no_harm(host: HostProcess) -> None:
-    with host.connect() as connection:
+def test_what_is_not_http_is_refused_and_does_no_harm(calm: HostProcess) -> None:
+    with calm.connect() as connection:
         connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert connection.recv(12) == b"HTTP/1.1 400"
-    assert host.request("GET", "/v1/pid")[0] == 200
+    assert calm.request("GET", "/v1/pid")[0] == 200
 
 
-def test_a_body_that_ends_early_is_dropped(host: HostProcess) -> None:
-    with host.connect() as connection:
+def test_a_body_that_ends_early_is_dropped(calm: HostProcess) -> None:
+    with calm.connect() as connection:
         head = f"POST /v1/subjects/a/messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
         connection.sendall(head.encode() + b"Content-Length: 10\r\n\r\nhello")
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100) == b""
-    assert host.request("GET", "/v1/pid")[0] == 200
+    assert calm.request("GET", "/v1/pid")[0] == 200
 
 
-def test_a_port_in_use_and_a_missing_token_are_said_clearly(host: HostProcess, tmp_path: Path) -> None:
-    second = HostProcess(tmp_path, start=False, MTS_SERVER_PORT=str(host.port))
+def test_a_port_in_use_and_a_missing_token_are_said_clearly(calm: HostProcess, tmp_path: Path) -> None:
+    second = HostProcess(tmp_path, start=False, MTS_SERVER_PORT=str(calm.port))
     assert second.process.wait(DEADLINE) != 0
-    assert f"cannot listen on 127.0.0.1:{host.port}" in second.log.read_text()
+    assert f"cannot listen on 127.0.0.1:{calm.port}" in second.log.read_text()
     third = HostProcess(tmp_path, start=False, MTS_TOKEN="")
     assert third.process.wait(DEADLINE) != 0
     assert "set MTS_TOKEN" in third.log.read_text()

@@ -24,6 +24,7 @@ from minitoolstream.net.http1 import Body, HttpError, HttpResponse
 TOKEN = "t0ken"
 HOSTS = ("http://host-a", "http://host-b")
 STORE = "http://store"
+NOWHERE = Path("/dev/null/state")
 Effect = Callable[[Callable[[], HttpResponse]], HttpResponse]
 
 
@@ -100,7 +101,7 @@ class FakeHost:
         return [line for line in self.log if pattern in line]
 
     def client(self, tmp_path: Path | None = None, urls: Sequence[str] = HOSTS[:1], seconds: float = 30) -> AsyncClient:
-        client = AsyncClient(urls, TOKEN, state_dir=tmp_path)
+        client = AsyncClient(urls, TOKEN, state_dir=tmp_path or NOWHERE)
         client._transport.http = self  # type: ignore[assignment]
         client._transport.retry = RetryPolicy(seconds, lambda: 1.0, self._sleep, lambda: self.now)
         client._transport._current = 0

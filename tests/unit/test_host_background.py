@@ -15,7 +15,7 @@ import pytest
 from minitoolstream.api.app import Route
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.host import logs, serve
+from minitoolstream.host import logs, serve, supervisor
 from minitoolstream.host.asgi import Host, Wiring
 from minitoolstream.host.auth import BearerGuard, is_loopback
 from minitoolstream.host.board import SLOT_BYTES, Board
@@ -292,6 +292,28 @@ def test_a_port_in_use_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None
         port = taken.getsockname()[1]
         with pytest.raises(MtsError, match=f"cannot listen on 127.0.0.1:{port}"):
             serve._listen("127.0.0.1", port)
+
+
+def test_a_worker_that_ends_while_it_is_looked_at_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_for: list[Any] = []
+
+    class Ending:
+        pid, sentinel = 1, 12345
+        looks = iter([True])
+
+        def is_alive(self) -> bool:
+            return next(self.looks, False)
+
+        def terminate(self) -> None: ...
+
+        def join(self) -> None: ...
+
+    monkeypatch.setattr(supervisor, "wait", lambda handles, _timeout: waited_for.extend(handles))
+    stopping = supervisor.Supervisor(lambda _slot, _parent: None, 1, deadline=60, on_stop=lambda: None)
+    stopping._wake.setblocking(False)
+    stopping._workers[0].process = Ending()  # type: ignore[assignment]
+    assert stopping._end_all()
+    assert Ending.sentinel in waited_for
 
 
 async def lifespan(host: Host) -> list[str]:

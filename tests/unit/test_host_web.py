@@ -171,3 +171,11 @@ async def test_only_the_scripts_of_a_page_may_run_in_it(pages: Router) -> None:
     digest = base64.b64encode(hashlib.sha256(b"let a = 1").digest()).decode()
     assert f"script-src 'self' 'sha256-{digest}';" in policy
     assert "frame-ancestors 'none'" in policy
+
+
+async def test_a_page_talks_only_to_its_host_and_to_the_store() -> None:
+    host = await open_host(minio__endpoint="http://127.0.0.1:9000", minio__public_endpoint="https://store.example")
+    for path in ("/", "/docs"):
+        policy = (await call(host, "GET", path, token=None)).headers["content-security-policy"]
+        assert "connect-src 'self' https://store.example;" in policy
+        assert "unsafe" not in policy

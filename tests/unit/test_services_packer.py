@@ -6,7 +6,7 @@ import asyncio
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitoolstream.domain.errors import MtsError, unavailable
@@ -175,7 +175,6 @@ _messages = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(_messages, min_size=1, max_size=12))
 def test_the_estimate_of_a_packs_metadata_is_an_upper_bound(messages: list[InlineMessage]) -> None:
     subjects: set[str] = set()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,7 @@ from minitoolstream.stack import apt, get_minio, get_tarantool, minio, object_st
 from minitoolstream.stack.commands import ignore, output, run
 from minitoolstream.stack.get_minio import is_new_enough
 from minitoolstream.stack.minio import Credentials, Webhook
-from minitoolstream.stack.ministack_server import allowed
+from minitoolstream.stack.ministack_server import allowed, gate
 from minitoolstream.stack.object_store import choose
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
@@ -198,6 +200,28 @@ class TestGateOfTheEmulator:
         both = self.SIGNED + b", Credential=test/20260101"
         assert not allowed("GET", "/", b"", both)
         assert not allowed("GET", "/", b"X-Amz-Credential=test%2F1", self.SIGNED)
+
+    async def test_a_refused_request_never_reaches_the_emulator(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reached: list[str] = []
+        sent: list[dict[str, object]] = []
+
+        async def emulator(scope: dict[str, object], _receive: object, _send: object) -> None:
+            reached.append(str(scope.get("path", scope["type"])))
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        async def receive() -> None:
+            return None
+
+        monkeypatch.setattr(importlib, "import_module", lambda _name: SimpleNamespace(app=emulator))
+        request = {"type": "http", "method": "PUT", "query_string": b"", "headers": []}
+        await gate({**request, "path": "/open"}, receive, send)
+        await gate({**request, "path": "/signed", "headers": [(b"authorization", self.SIGNED)]}, receive, send)
+        await gate({"type": "websocket", "path": "/socket"}, receive, send)
+        await gate({"type": "lifespan"}, receive, send)
+        assert reached == ["/signed", "lifespan"]
+        assert [message.get("status") for message in sent] == [403, None, None]
 
 
 def test_a_failing_command_is_an_error_with_the_end_of_its_output(tmp_path: Path) -> None:

@@ -1,0 +1,225 @@
+"""Settings: which source wins, where a value came from, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.config import (
+    OPTIONS,
+    Settings,
+    env_name,
+    load_settings,
+    parse_bytes,
+    parse_duration,
+    user_state_dir,
+)
+from minitoolstream.domain.errors import MtsError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / ".mts").mkdir()
+    return tmp_path
+
+
+def load(folder: Path, yaml: str | None = None, remembered: dict[str, Any] | None = None, **environ: str) -> Settings:
+    if yaml is not None:
+        (folder / "mts.yaml").write_text(yaml)
+    if remembered is not None:
+        (folder / ".mts" / "state.json").write_text(json.dumps({"settings": remembered}))
+    return load_settings(environ, cwd=folder)
+
+
+def refusal(folder: Path, yaml: str | None = None, **environ: str) -> str:
+    with pytest.raises(MtsError) as caught:
+        load(folder, yaml, None, **environ)
+    assert caught.value.code == "bad_config"
+    return caught.value.message
+
+
+def test_without_any_source_every_value_is_the_default(tmp_path: Path) -> None:
+    settings = load_settings({}, cwd=tmp_path)
+    for option in OPTIONS:
+        assert settings[option.key] == option.default
+        assert settings.source(option.key) == "default"
+    assert settings.home == tmp_path / ".mts"
+    assert settings.warnings == ()
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_what_was_remembered(folder: Path) -> None:
+    remembered = {"server.port": 1, "server.host": "a", "server.workers": 7}
+    settings = load(folder, "server: {port: 2, host: b}", remembered, MTS_SERVER_PORT="3")
+    assert [settings[key] for key in ("server.port", "server.host", "server.workers")] == [3, "b", 7]
+    assert settings.source("server.port") == "MTS_SERVER_PORT"
+    assert settings.source("server.host") == str(folder / "mts.yaml")
+    assert settings.source("server.workers") == str(folder / ".mts")
+
+
+def test_an_empty_variable_is_as_good_as_none(folder: Path) -> None:
+    assert load(folder, "server: {port: 2}", MTS_SERVER_PORT="").source("server.port").endswith("mts.yaml")
+
+
+def test_short_names_of_variables_win_over_the_long_ones(folder: Path) -> None:
+    settings = load(folder, MTS_TOKEN="short", MTS_SERVER_TOKEN="long")
+    assert (settings["server.token"], settings.source("server.token")) == ("short", "MTS_TOKEN")
+    assert load(folder, MTS_SERVER_TOKEN="long")["server.token"] == "long"
+    assert env_name("server.token") == "MTS_TOKEN"
+    assert env_name("server.port") == "MTS_SERVER_PORT"
+
+
+def test_secrets_come_from_the_environment_or_the_stacks_own_file(folder: Path) -> None:
+    (folder / ".mts" / "secrets.json").write_text(json.dumps({"settings": {"tarantool.password": "s"}}))
+    assert load(folder).secret("tarantool.password") == "s"
+    with pytest.raises(MtsError, match="MTS_MINIO_SECRET_KEY") as caught:
+        load(folder).secret("minio.secret_key")
+    assert caught.value.code == "not_configured"
+
+
+@pytest.mark.parametrize("key", [option.key for option in OPTIONS if option.secret])
+def test_a_secret_in_the_file_is_refused(folder: Path, key: str) -> None:
+    section, name = key.split(".")
+    message = refusal(folder, f"{section}: {{{name}: hidden}}")
+    assert f"`{key}` is a secret" in message
+    assert env_name(key) in message
+    assert "hidden" not in message
+
+
+@pytest.mark.parametrize(
+    ("yaml", "words"),
+    [
+        ("server: {prot: 1}", "unknown key `server.prot`"),
+        ("sever: {port: 1}", "unknown key `sever.port`"),
+        ("port: 1", "unknown key `port`"),
+        ("- 1", "must be a map"),
+        ("a: [", "is not YAML"),
+        ("server: {port: x}", "server.port"),
+        ("server: {port: true}", "server.port"),
+        ("server: {inline_limit: 4XB}", "server.inline_limit"),
+        ("uploads: {ticket_life: soon}", "uploads.ticket_life"),
+        ("minio: {use_ssl: maybe}", "minio.use_ssl"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_key_and_file(folder: Path, yaml: str, words: str) -> None:
+    message = refusal(folder, yaml)
+    assert words in message
+    assert str(folder / "mts.yaml") in message
+
+
+def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:
+    (folder / "mts.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "is not YAML" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key"),
+    [
+        ("MTS_SERVER_PORT", "http", "server.port"),
+        ("MTS_SERVER_WORKERS", "2.5", "server.workers"),
+        ("MTS_UPLOADS_PUT_GRACE", "-5s", "uploads.put_grace"),
+        ("MTS_UPLOADS_PART_SIZE", "16 monkeys", "uploads.part_size"),
+        ("MTS_MINIO_USE_SSL", "2", "minio.use_ssl"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_key_and_name(folder: Path, name: str, value: str, key: str) -> None:
+    message = refusal(folder, **{name: value})
+    assert message.startswith(f"{key} (from {name}): ")
+    assert repr(value) in message
+
+
+def test_sections_of_the_specification_that_have_no_effect_yet_are_said(folder: Path) -> None:
+    settings = load(folder, "ttl: {default: 24h}\nsubscription: {}\nserver: {port: 5}")
+    assert settings["server.port"] == 5
+    assert [warning for warning in settings.warnings if "`ttl` has no effect" in warning]
+    assert len(settings.warnings) == 2
+
+
+def test_an_empty_file_is_as_good_as_none(folder: Path) -> None:
+    assert load(folder, "")["server.port"] == 0
+
+
+def test_a_named_file_must_exist(folder: Path) -> None:
+    missing = folder / "other.yaml"
+    assert "does not exist" in refusal(folder, MTS_CONFIG=str(missing))
+    with pytest.raises(MtsError, match="does not exist"):
+        load_settings({}, cwd=folder, config_file=missing)
+    missing.write_text("server: {port: 9}")
+    assert load(folder, MTS_CONFIG=str(missing))["server.port"] == 9
+    assert load_settings({}, cwd=folder, config_file=missing)["server.port"] == 9
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "null"])
+def test_a_damaged_file_of_the_stack_says_what_to_do(folder: Path, content: str) -> None:
+    (folder / ".mts" / "state.json").write_text(content)
+    assert "is damaged" in refusal(folder)
+
+
+def test_the_stacks_home_is_found_from_below_it(folder: Path) -> None:
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    assert load_settings({}, cwd=below).home == folder / ".mts"
+    assert load_settings({"MTS_HOME": "/elsewhere"}, cwd=below).home == Path("/elsewhere")
+    assert load_settings({"MTS_HOME": "near"}, cwd=below).home == below / "near"
+
+
+def test_lists_come_as_words_or_as_yaml(folder: Path) -> None:
+    assert load(folder, MTS_URL="http://a, http://b,")["server.urls"] == ("http://a", "http://b")
+    assert load(folder, "server: {urls: [http://c]}")["server.urls"] == ("http://c",)
+
+
+def test_a_copy_with_other_values_says_so() -> None:
+    settings = load_settings({}, cwd=Path("/nonexistent"))
+    changed = settings.with_values(server__port="7", minio__access_key=None)
+    assert (changed["server.port"], changed.source("server.port"), settings["server.port"]) == (7, "given", 0)
+    assert changed["minio.access_key"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30s", 30),
+        ("15m", 900),
+        ("24h", 86400),
+        ("7d", 604800),
+        ("1w", 604800),
+        ("500ms", 0.5),
+        (90, 90),
+        ("1.5 h", 5400),
+    ],
+)
+def test_durations(text: Any, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("16MiB", 2**24), ("5GB", 5 * 10**9), ("1kib", 1024), (17, 17), ("3 B", 3), ("1TiB", 2**40)]
+)
+def test_sizes(text: Any, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5.2s", "1 fortnight", None, True])
+def test_what_is_neither_is_refused_with_an_example(text: Any) -> None:
+    with pytest.raises(ValueError, match="write 30s"):
+        parse_duration(text)
+    with pytest.raises(ValueError, match="write 512KiB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("ON", True), ("1", True), ("no", False), ("off", False)])
+def test_booleans(folder: Path, text: str, value: bool) -> None:
+    assert load(folder, MTS_MINIO_USE_SSL=text)["minio.use_ssl"] is value
+
+
+def test_unfinished_uploads_are_remembered_for_the_user_not_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert user_state_dir({"XDG_STATE_HOME": "/state"}) == Path("/state/minitoolstream")
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
+    assert user_state_dir({}) == Path("/home/someone/.local/state/minitoolstream")
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    assert all(option.about for option in OPTIONS)
+    assert len({option.env for option in OPTIONS}) == len(OPTIONS)
