@@ -197,15 +197,15 @@ class _FrameMeta(msgspec.Struct, forbid_unknown_fields=True):
     epoch: int | None = None
 
 
-def batch_of(request: Request) -> list[InlineMessage]:
-    """Every item of a batch; one bad item refuses the whole, by its place, before anything is stored."""
+def batch_of(request: Request) -> list[InlineMessage | MtsError]:
+    """Every item of a batch, or what is wrong with it alone."""
     subject = subject_of(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    items: list[InlineMessage | MtsError]
     if kind == FRAMES:
         items = _framed(subject, request.body)
     elif kind in {JSON_LINES, "application/jsonl"}:
-        lines = [line for line in request.body.split(b"\n") if line.strip()]
-        items = [_numbered(index, _line, subject, line) for index, line in enumerate(lines)]
+        items = [_line(subject, line) for line in request.body.split(b"\n") if line.strip()]
     else:
         raise bad_request(f"send a batch as {JSON_LINES} or {FRAMES}, not {kind or 'without a content type'}")
     if not 0 < len(items) <= MAX_MESSAGES_PER_PACK:
@@ -213,44 +213,37 @@ def batch_of(request: Request) -> list[InlineMessage]:
     return items
 
 
-def _line(subject: str, line: bytes) -> InlineMessage:
-    return _inline(subject, decode(line, InlineRequest))
+def _line(subject: str, line: bytes) -> InlineMessage | MtsError:
+    try:
+        return _inline(subject, decode(line, InlineRequest))
+    except MtsError as error:
+        return error
 
 
-def _framed(subject: str, body: bytes) -> list[InlineMessage]:
+def _framed(subject: str, body: bytes) -> list[InlineMessage | MtsError]:
     """Most items of a batch have the same metadata, to the byte: it is read and checked once."""
-    known = {b"": InlineMessage(subject, b"", DEFAULT_CONTENT_TYPE)}
-    items = []
-    for index, (meta, data) in enumerate(read_batch(body)):
+    known: dict[bytes, InlineMessage | MtsError] = {b"": InlineMessage(subject, b"", DEFAULT_CONTENT_TYPE)}
+    items: list[InlineMessage | MtsError] = []
+    for meta, data in read_batch(body):
         like = known.get(meta)
         if like is None:
-            like = known[meta] = _numbered(index, _described, subject, meta, b"")
-        items.append(
-            InlineMessage(subject, data, like.content_type, like.headers, like.producer_id, like.seqno, like.epoch)
-        )
+            like = known[meta] = _described(subject, meta)
+        if isinstance(like, InlineMessage):
+            like = InlineMessage(
+                subject, data, like.content_type, like.headers, like.producer_id, like.seqno, like.epoch
+            )
+        items.append(like)
     return items
 
 
-def _described(subject: str, meta: bytes, data: bytes) -> InlineMessage:
-    item = decode(meta, _FrameMeta)
-    producer_id, seqno, epoch = check_producer(item.producer_id, item.seqno, item.epoch)
-    return InlineMessage(
-        subject=subject,
-        data=data,
-        content_type=check_content_type(item.content_type),
-        headers=check_headers(item.headers),
-        producer_id=producer_id,
-        seqno=seqno,
-        epoch=epoch,
-    )
-
-
-def _numbered(index: int, read: object, *arguments: object) -> InlineMessage:
+def _described(subject: str, meta: bytes) -> InlineMessage | MtsError:
     try:
-        message: InlineMessage = read(*arguments)  # type: ignore[operator]
+        item = decode(meta, _FrameMeta)
+        producer_id, seqno, epoch = check_producer(item.producer_id, item.seqno, item.epoch)
+        content_type, headers = check_content_type(item.content_type), check_headers(item.headers)
     except MtsError as error:
-        raise MtsError(error.code, f"item {index}: {error.message}", error.details) from None
-    return message
+        return error
+    return InlineMessage(subject, b"", content_type, headers, producer_id, seqno, epoch)
 
 
 def number_of(query: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:

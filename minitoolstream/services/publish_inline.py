@@ -169,8 +169,15 @@ def _digest(message: InlineMessage) -> str:
     return hashed.hexdigest()[:32]
 
 
-async def publish_batch(core: Core, messages: Sequence[InlineMessage]) -> list[PackResult]:
-    """Many messages: one pack, one commit, a result each."""
+async def publish_batch(core: Core, items: Sequence[InlineMessage | MtsError]) -> list[PackResult]:
+    """Many messages: one pack, one commit, a result each. An item that is wrong by itself keeps its error and does
+    not stop the others."""
+    messages = [item for item in items if isinstance(item, InlineMessage)]
+    stored = iter(await _store(core, messages) if messages else ())
+    return [PackResult(None, item) if isinstance(item, MtsError) else next(stored) for item in items]
+
+
+async def _store(core: Core, messages: Sequence[InlineMessage]) -> list[PackResult]:
     pack = build_pack(messages)
     name = await core.packer.writer.put(pack)
     return await core.packer.writer.commit(name, pack)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
+import pytest
+
 from minitoolstream.bootstrap import open_core
+from minitoolstream.ports import ObjectInfo
+from minitoolstream.services.reconcile_uploads import reconcile
 from tests.faults.audit import multiparts_in_bucket, objects_in_bucket
 from tests.faults.slow_put import SlowPut
 from tests.live import Live, eventually, send
@@ -64,16 +67,6 @@ def test_a_ticket_that_nobody_used_expires_and_its_row_goes(deaf: Live, subject:
     assert deaf.api("POST", f"/v1/uploads/{ticket['upload_id']}/complete").code == "not_found"
 
 
-def test_a_ticket_does_not_expire_before_its_grace(deaf: Live, subject: str) -> None:
-    ticket = deaf.ticket(subject, 4)
-    while deaf.api("GET", "/v1/status").json["time"] <= ticket["expires_at"]:
-        deaf.reconcile()
-        state = state_of(deaf, ticket)
-        if deaf.api("GET", "/v1/status").json["time"] <= ticket["expires_at"]:
-            assert state == "open"
-        time.sleep(0.1)
-
-
 def test_a_put_that_still_runs_is_not_expired_under_its_feet(deaf: Live, subject: str) -> None:
     payload = bytes(range(256)) * 4096
     ticket = deaf.ticket(subject, len(payload))
@@ -87,6 +80,29 @@ def test_a_put_that_still_runs_is_not_expired_under_its_feet(deaf: Live, subject
 
     eventually(lambda: deaf.reconcile() and deaf.messages(subject))
     assert deaf.payload(deaf.messages(subject)[0]) == payload
+
+
+async def test_a_put_that_ended_between_two_looks_is_committed_not_expired(
+    deaf: Live, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticket = deaf.ticket(subject, 4)
+    deaf.put(ticket, b"here")
+    eventually(lambda: has_expired(deaf, ticket))
+    core = await open_core(deaf.settings)
+    find, looked = core.payloads.find, []
+
+    async def find_late(name: str) -> ObjectInfo | None:
+        looked.append(name)
+        return None if name == ticket["object_name"] and looked.count(name) == 1 else await find(name)
+
+    monkeypatch.setattr(core.payloads, "find", find_late)
+    try:
+        await reconcile(core)
+    finally:
+        await core.close()
+
+    assert looked.count(ticket["object_name"]) == 2
+    assert [deaf.payload(message) for message in deaf.messages(subject)] == [b"here"]
 
 
 def test_a_put_that_ends_after_its_upload_was_aborted_leaves_nothing(deaf: Live, subject: str) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+
+import pytest
 
 from tests.faults.audit import settle
 from tests.faults.test_kill import kill_host
 from tests.live import Live, eventually, send, start_live
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A stack with events, of this module's own: its parts are killed and come back."""
+    stack = start_live(tmp_path_factory.mktemp("mortal"), extra_env={"MTS_UPLOADS_FIRST_LOOK": "1s"})
+    yield stack
+    stack.stop()
 
 
 def reconciled(live: Live, upload_id: str) -> str:
@@ -69,25 +81,37 @@ def test_a_payload_in_parts_whose_event_is_lost_is_committed_by_the_reconciler(d
     assert deaf.payload(message) == payload
 
 
-def test_a_put_while_the_host_is_down_is_stored_and_committed_later(tmp_path: Path) -> None:
-    live = start_live(tmp_path, extra_env={"MTS_UPLOADS_FIRST_LOOK": "1s"})
-    asked, unasked = live.ticket("s", 5), live.ticket("s", 7)
-    kill_host(live.hosts[0])
+def test_a_put_while_the_host_is_down_is_stored_and_committed_later(mortal: Live, subject: str) -> None:
+    asked, unasked = mortal.ticket(subject, 5), mortal.ticket(subject, 7)
+    kill_host(mortal.hosts[0])
 
-    assert live.put(asked, b"asked").status == 200
-    assert live.put(unasked, b"unasked").status == 200
-    live.hosts[0].start()
+    assert mortal.put(asked, b"asked").status == 200
+    assert mortal.put(unasked, b"unasked").status == 200
+    mortal.hosts[0].start()
 
-    assert live.receipt(asked["upload_id"], wait=0)["state"] == "open"
-    assert live.api("POST", f"/v1/uploads/{asked['upload_id']}/complete").json["state"] == "committed"
-    assert reconciled(live, unasked["upload_id"]) == "committed"
-    assert sorted(live.payload(message) for message in live.messages("s")) == [b"asked", b"unasked"]
-    live.stop()
+    assert mortal.receipt(asked["upload_id"], wait=0)["state"] == "open"
+    assert mortal.api("POST", f"/v1/uploads/{asked['upload_id']}/complete").json["state"] == "committed"
+    assert reconciled(mortal, unasked["upload_id"]) == "committed"
+    assert sorted(mortal.payload(message) for message in mortal.messages(subject)) == [b"asked", b"unasked"]
 
 
-def test_a_put_while_tarantool_is_down_is_answered_and_committed_later(tmp_path: Path) -> None:
-    live = start_live(tmp_path, extra_env={"MTS_UPLOADS_FIRST_LOOK": "1s"})
-    ticket = live.ticket("s", 4)
+def test_a_put_while_tarantool_hangs_is_answered_and_its_event_commits_afterwards(mortal: Live, subject: str) -> None:
+    """The store would hold the producer's PUT for a minute; the webhook does not let it."""
+    ticket = mortal.ticket(subject, 4)
+    os.kill(mortal.tarantool.pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(1) as executor:
+            stored = executor.submit(mortal.put, ticket, b"slow").result(timeout=30)
+    finally:
+        os.kill(mortal.tarantool.pid, signal.SIGCONT)
+
+    assert stored.status == 200
+    assert mortal.receipt(ticket["upload_id"])["state"] == "committed", "without the reconciler"
+    assert [mortal.payload(message) for message in mortal.messages(subject)] == [b"slow"]
+
+
+def test_a_put_while_tarantool_is_down_is_answered_and_committed_later(mortal: Live, subject: str) -> None:
+    live, ticket = mortal, mortal.ticket(subject, 4)
     with ThreadPoolExecutor(1) as executor:
         waiting = executor.submit(live.receipt, ticket["upload_id"], 25)
         eventually(lambda: "changes_wait" in send("GET", f"{live.url}/metrics").body.decode())
@@ -98,8 +122,7 @@ def test_a_put_while_tarantool_is_down_is_answered_and_committed_later(tmp_path:
 
         assert reconciled(live, ticket["upload_id"]) == "committed"
         assert waiting.result()["state"] == "committed", "who waited through the restart is woken"
-    assert [live.payload(message) for message in live.messages("s")] == [b"late"]
-    live.stop()
+    assert [live.payload(message) for message in live.messages(subject)] == [b"late"]
 
 
 def test_nothing_is_left_over_when_every_event_was_lost(deaf: Live) -> None:

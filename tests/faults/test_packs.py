@@ -16,7 +16,7 @@ from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.ports import PackResult
 from minitoolstream.services.core import Core
 from minitoolstream.services.publish_inline import publish_inline
-from tests.faults.audit import objects_in_bucket
+from tests.faults.audit import objects_in_bucket, objects_of_rows
 from tests.live import Live, eventually
 
 
@@ -105,17 +105,7 @@ async def test_a_host_that_dies_between_put_and_commit_leaves_nothing_and_its_me
     (stored,) = deaf.messages(subject)
     orphans = {name for name in left_over if name.startswith("_mts/packs/")} - {stored["object_name"]}
     eventually(lambda: deaf.reconcile() and stored["object_name"] in objects_in_bucket(deaf))
-    eventually(lambda: deaf.reconcile() and not _uncommitted(deaf, orphans))
-
-
-def _uncommitted(live: Live, names: set[str]) -> set[str]:
-    return {name for name in names & objects_in_bucket(live) if name not in _referenced(live)}
-
-
-def _referenced(live: Live) -> set[str]:
-    from tests.faults.audit import objects_of_rows
-
-    return objects_of_rows(live)
+    eventually(lambda: deaf.reconcile() and not (orphans & objects_in_bucket(deaf)) - objects_of_rows(deaf))
 
 
 async def test_a_commit_whose_answer_was_lost_is_not_repeated(

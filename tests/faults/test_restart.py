@@ -35,7 +35,7 @@ def with_tarantool_stopped(live: Live, lua: str) -> None:
     script = f"box.cfg{{work_dir = {json.dumps(str(folder))}, log_level = 1}} {lua} os.exit(0)"
     program = tarantool_program()
     environ = {**os.environ, **program.environ}
-    command = [program.path, "-e", script]
+    command = [str(program.path), "-e", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environ)
     assert done.returncode == 0, done.stderr
     live.tarantool.start()
@@ -58,7 +58,8 @@ def test_a_duplicate_still_has_its_proof(live: Live, subject: str) -> None:
 
     again = live.api("POST", f"/v1/subjects/{subject}/uploads", {"size": 1, "producer_id": "up", "seqno": 3})
     assert (again.status, again.json["duplicate"], again.json["sequence"]) == (200, True, first["upload"])
-    for answer, name in ((named(live, subject, 1), "inline"), (live.publish(subject, b"k", idempotency_key="k"), "key")):
+    keyed = live.publish(subject, b"k", idempotency_key="k")
+    for answer, name in ((named(live, subject, 1), "inline"), (keyed, "key")):
         assert (answer.status, answer.json["sequence"]) == (200, first[name])
     assert live.publish(subject, b"other", idempotency_key="k").status == 422
     assert live.receipt(ticket["upload_id"], wait=0)["sequence"] == first["upload"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -331,9 +332,11 @@ async def test_published_twice_on_purpose_is_two_messages(tmp_path: Path) -> Non
 async def test_two_processes_with_the_same_file_do_not_share_an_upload(tmp_path: Path) -> None:
     host = FakeHost()
     path = make_file(tmp_path)
-    client = host.client(tmp_path / "state")
-    results = await asyncio.gather(client.publish_file("videos", path), client.publish_file("videos", path))
-    assert sorted(receipt.sequence or 0 for receipt in results) == [1, 2]
+    await interrupt_after_first_part(host, tmp_path, path)
+    with state_files(tmp_path)[0].open("rb") as file:  # as the other process does while it runs
+        fcntl.flock(file, fcntl.LOCK_EX)
+        await host.client(tmp_path / "state").publish_file("videos", path)
+    assert [upload.state for upload in host.uploads.values()] == ["open", "committed"]
 
 
 async def test_a_damaged_state_file_is_ignored(tmp_path: Path) -> None:
