@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.limits import MAX_SINGLE_PUT_BYTES, MIB, MIN_PART_BYTES
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
@@ -55,6 +55,26 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
+def _between(parse: Callable[[Any], Any], low: float, high: float) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        parsed = parse(value)
+        if not low <= parsed <= high:
+            raise ValueError(f"{value!r} is not between {low} and {high}")
+        return parsed
+
+    return checked
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def checked(value: Any) -> str:
+        chosen = str(value).lower()
+        if chosen not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        return chosen
+
+    return checked
+
+
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value).strip()):
         raise ValueError(f"{value!r} is not a whole number")
@@ -76,10 +96,12 @@ class Option:
         return "MTS_" + self.key.upper().replace(".", "_")
 
 
+STORE_KINDS = ("auto", "minio", "ministack")
+_part_size = _between(parse_bytes, MIN_PART_BYTES, MAX_SINGLE_PUT_BYTES)
 OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
-    Option("server.port", 0, _integer, "port of the host; 0: a free one, remembered under `.mts/`"),
-    Option("server.workers", 2, _integer, "worker processes of the host"),
+    Option("server.port", 0, _between(_integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
+    Option("server.workers", 2, _between(_integer, 1, 256), "worker processes of the host"),
     Option("server.urls", (), _words, "addresses of hosts, for the CLI and SDK; several are tried in turn"),
     Option("server.cors_origins", (), _words, "web origins that may call the API from a browser"),
     Option("server.inline_limit", 4 * MIB, parse_bytes, "largest body of an inline publish"),
@@ -91,8 +113,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("tarantool.password", None, str, "its password", secret=True),
     Option("tarantool.timeout", 5.0, parse_duration, "how long a call may take"),
     Option("tarantool.memory", 256 * MIB, parse_bytes, "memory for metadata (`memtx_memory`), with `mts up`"),
-    Option("tarantool.wal_mode", "write", str, "`write`, or `fsync` to survive a power loss, with `mts up`"),
-    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up` (`MTS_TARANTOOL` works too)"),
+    Option("tarantool.wal_mode", "write", _one_of("write", "fsync"), "`fsync` survives a power loss, with `mts up`"),
+    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up`"),
     Option("minio.endpoint", "127.0.0.1:9000", str, "host:port or URL of the object store (S3 API)"),
     Option("minio.public_endpoint", None, str, "the same as clients reach it, when that differs"),
     Option("minio.use_ssl", False, _boolean, "https when the endpoint is given without a scheme"),
@@ -101,9 +123,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("minio.access_key", None, str, "access key of the object store", secret=True),
     Option("minio.secret_key", None, str, "secret key of the object store", secret=True),
     Option("minio.cors_origins", ("*",), _words, "web origins that may use presigned URLs, with `mts up`"),
-    Option("object_store.kind", "auto", str, "`auto`, `minio` or `ministack`, with `mts up` (`MTS_OBJECT_STORE` too)"),
+    Option("object_store.kind", "auto", _one_of(*STORE_KINDS), f"one of {', '.join(STORE_KINDS)}, with `mts up`"),
     Option("object_store.queue_url", None, str, "SQS queue with the bucket's events, instead of the webhook"),
-    Option("uploads.part_size", 16 * MIB, parse_bytes, "payloads above it are uploaded in parts of it"),
+    Option("uploads.part_size", 16 * MIB, _part_size, "payloads above it are uploaded in parts of it"),
     Option("uploads.ticket_life", 3600.0, parse_duration, "life of a ticket"),
     Option("uploads.producer_ticket_life", 900.0, parse_duration, "life of a named producer's ticket"),
     Option("uploads.max_life", 604800.0, parse_duration, "longest life of a ticket that arriving parts extend"),
@@ -112,8 +134,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("packs.grace", 3600.0, parse_duration, "age at which an uncommitted pack is deleted"),
     Option("downloads.url_life", 3600.0, parse_duration, "life of a presigned download URL"),
     Option("reconcile.interval", 10.0, parse_duration, "pause between two runs of the reconciler"),
-    Option("logging.level", "info", str, "debug, info, warning or error"),
-    Option("logging.format", "json", str, "json or text"),
+    Option("logging.level", "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
+    Option("logging.format", "json", _one_of("json", "text"), "json or text"),
 )
 ALIASES = {"tarantool.binary": "MTS_TARANTOOL", "object_store.kind": "MTS_OBJECT_STORE", "server.urls": "MTS_URL",
            "server.token": "MTS_TOKEN", "server.webhook_token": "MTS_WEBHOOK_TOKEN"}
@@ -155,11 +177,11 @@ class Settings:
         return str(value)
 
     def with_values(self, source: str = "given", **changes: Any) -> Settings:
-        """A copy with other values; double underscores stand for dots (`server__port=0`)."""
+        """A copy with other values; double underscores stand for dots (`server__port=0`). Text is parsed."""
         merged = dict(self.values)
         for name, value in changes.items():
             key = name.replace("__", ".")
-            merged[key] = Value(_BY_KEY[key].parse(value) if value is not None else None, source)
+            merged[key] = Value(_BY_KEY[key].parse(value) if isinstance(value, str) else value, source)
         return Settings(merged, self.home, self.warnings)
 
 
@@ -182,7 +204,7 @@ def load_settings(
     cwd = cwd or Path.cwd()
     home = (cwd / (environ.get("MTS_HOME") or _find_up(cwd, ".mts") or ".mts")).absolute()
     path = config_file or (Path(environ["MTS_CONFIG"]) if environ.get("MTS_CONFIG") else cwd / "mts.yaml")
-    file_values, warnings = _read_yaml(path, required=config_file is not None or "MTS_CONFIG" in environ)
+    file_values, warnings = _read_yaml(path, required=config_file is not None or bool(environ.get("MTS_CONFIG")))
     remembered = {**_read_json(home / "state.json"), **_read_json(home / "secrets.json")}
     sources = ((str(path), file_values), (str(home), remembered))
     values = {option.key: _choose(option, environ, sources) for option in OPTIONS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from minitoolstream.api.app import App, run
@@ -13,6 +14,7 @@ from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.core import Core
 
 app = App("on-object-created")
+_log = logging.getLogger(__name__)
 
 
 async def handle_event(core: Core, event: Any, _request_id: str) -> dict[str, Any]:
@@ -31,6 +33,7 @@ async def _succeeds(core: Core, delivery: Delivery) -> bool:
     try:
         await asyncio.gather(*(commit_created(core, record) for record in delivery.records))
     except MtsError as error:
+        _log.warning("an event %s: %s", "comes again" if error.retryable else "is dropped", error.message)
         return not error.retryable
     return True
 

@@ -31,8 +31,9 @@ HTTP_STATUS = {
     "overloaded": 429,
     "internal": 500,
     "not_configured": 500,
+    "bad_config": 500,
+    "checksum_mismatch": 500,
     "unavailable": 503,
-    "timeout": 503,
 }
 
 

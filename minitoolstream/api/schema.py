@@ -177,6 +177,7 @@ class Extent(msgspec.Struct, omit_defaults=True):
     url: str
     content_type: str
     framed: bool = False
+    unverified: bool = False
     own: list[OwnMetadata] = []
     codec: str | None = None
     sha256: str | None = None

@@ -111,6 +111,7 @@ def _extent(item: SignedExtent) -> schema.Extent:
         url=item.url,
         content_type=extent.content_type or DEFAULT_CONTENT_TYPE,
         framed=span is not None,
+        unverified=bool(extent.unverified),
         own=[schema.OwnMetadata(*entry) for entry in extent.own or ()],
         codec=extent.codec,
         sha256=extent.sha256 if span is None else None,  # of a pack it is the whole object's

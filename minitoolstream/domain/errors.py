@@ -43,11 +43,6 @@ def not_found(message: str, **details: Any) -> MtsError:
     return MtsError("not_found", message, details)
 
 
-def conflict(code: str, message: str, **details: Any) -> MtsError:
-    """The request is well formed but does not fit what is stored; `code` says in which way."""
-    return MtsError(code, message, details)
-
-
 def unavailable(message: str, **details: Any) -> MtsError:
     """A part we need does not answer now. The outcome may be unknown; the same request may be sent again."""
     return MtsError("unavailable", message, details)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -151,9 +150,9 @@ class Host:
         await self._webhook.finish(FINISH_SECONDS)
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for problem in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(problem, Exception):
+                log.error("a background task had failed", exc_info=problem)
         self._metrics.publish()
         await self.core.close()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
 
+_log = logging.getLogger(__name__)
 _AT_ONCE = 500
 _TRY_AGAIN_AFTER = 60
 
@@ -14,8 +17,29 @@ async def delete_trash(core: Core) -> int:
     """Empty the trash of what is due. Returns how many objects are gone."""
     deleted = 0
     while due := await core.metadata.trash_due(_AT_ONCE):
-        deleted += await delete_objects(core, due)
+        deleted += await _delete_some(core, due)
     return deleted
+
+
+async def _delete_some(core: Core, objects: Sequence[tuple[str, bool]]) -> int:
+    """One object that the store refuses to delete must not hold up the others."""
+    try:
+        return await delete_objects(core, objects)
+    except MtsError as error:
+        await must_be_up(core, error)
+        if len(objects) == 1:
+            _log.warning("%s stays in the trash for now: %s", objects[0][0], error.message)
+            await core.metadata.trash_postpone([objects[0][0]], _TRY_AGAIN_AFTER)
+            return 0
+    middle = len(objects) // 2
+    return await _delete_some(core, objects[:middle]) + await _delete_some(core, objects[middle:])
+
+
+async def must_be_up(core: Core, error: MtsError) -> None:
+    """Raises when the error means that a part is down, and not that one object is a problem."""
+    if error.retryable:
+        await core.metadata.check()
+        await core.payloads.check()
 
 
 async def delete_objects(core: Core, objects: Sequence[tuple[str, bool]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from minitoolstream.domain.pack import read_frames
 from minitoolstream.ports import GetRequest
 from minitoolstream.services.core import Core
 
+_log = logging.getLogger(__name__)
 INLINE_MESSAGE_BYTES = 256 * KIB
 INLINE_PAGE_BYTES = 4 * MIB
 _AT_ONCE = 16
@@ -128,8 +130,10 @@ async def _bring(core: Core, extent: Extent, messages: Sequence[Message], limit:
         try:
             payloads = await _payloads(core, extent)
         except MtsError as error:
-            if error.code != "payload_missing":
+            if error.code not in {"payload_missing", "checksum_mismatch"}:
                 raise
+            # One damaged object must not hide the page: its messages come without data, and the operator hears of it.
+            _log.error("%s of messages up to %d: %s", extent.object_name, extent.sequence, error.message)
             return
     for message, payload in zip(messages, payloads, strict=True):
         message.data, message.encoding = base64.b64encode(payload).decode(), "base64"

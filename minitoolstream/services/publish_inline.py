@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from minitoolstream.domain.upload import State
 from minitoolstream.ports import MetadataStore, Metrics, PackResult, PayloadStore
 from minitoolstream.services.core import Core, ServerClock
 
+_log = logging.getLogger(__name__)
 _PACK_BYTES = 8 * MIB
 _PACK_CONTENT_TYPE = "application/vnd.mts.pack"
 _FRAME_METADATA = 96  # an upper bound of what a message without headers of its own adds to a pack's head
@@ -81,21 +83,20 @@ class Packer:
 
     async def _run(self) -> None:
         commit: asyncio.Task[None] | None = None
-        while self._queue:
-            batch = self._take()
-            try:
-                pack = build_pack([message for message, _ in batch])
-                name = await self.writer.put(pack)
-            except Exception as error:  # every caller gets it; the loop serves the next pack
-                _fail(batch, error)
-                continue
+        while self._queue or commit is not None:
+            packed = await self._put_next() if self._queue else None
             if commit is not None:
                 await commit
-            commit = asyncio.create_task(self._commit(name, pack, batch))
-        if commit is not None:
-            await commit
-        if self._queue:
-            await self._run()
+            commit = asyncio.create_task(self._commit(*packed)) if packed else None
+
+    async def _put_next(self) -> tuple[str, Pack, list[Waiting]] | None:
+        batch = self._take()
+        try:
+            pack = build_pack([message for message, _ in batch])
+            return await self.writer.put(pack), pack, batch
+        except Exception as error:  # every caller gets it; the loop serves the next pack
+            _fail(batch, error)
+            return None
 
     async def _commit(self, name: str, pack: Pack, batch: Sequence[Waiting]) -> None:
         try:
@@ -149,7 +150,8 @@ def _json_size(value: object) -> int:
 
 def _fail(batch: Sequence[Waiting], error: Exception) -> None:
     if not isinstance(error, MtsError):
-        error = MtsError("internal", f"packing failed: {type(error).__name__}")
+        _log.error("a pack failed", exc_info=error)
+        error = MtsError("internal", "packing failed; the log says more")
     for _, answer in batch:
         if not answer.done():
             answer.set_exception(error)

@@ -13,7 +13,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.subject import PACK_PREFIX
 from minitoolstream.domain.upload import State, StoredObject, Upload
 from minitoolstream.services.core import Core
-from minitoolstream.services.delete_trash import delete_trash
+from minitoolstream.services.delete_trash import delete_trash, must_be_up
 
 _log = logging.getLogger(__name__)
 _UPLOADS_AT_ONCE = 100
@@ -58,8 +58,7 @@ async def _walk_uploads(core: Core, summary: Summary) -> None:
             try:
                 await _look_at(core, upload, summary)
             except MtsError as error:
-                if error.retryable:
-                    raise
+                await must_be_up(core, error)
                 _log.warning("upload %s is left for later: %s", upload.id, error.message)
                 await core.metadata.postpone_upload(upload.id, upload.parts_seen)
 
@@ -67,7 +66,10 @@ async def _walk_uploads(core: Core, summary: Summary) -> None:
         due = await core.metadata.uploads_due(_UPLOADS_AT_ONCE)
         summary.removed += due.removed
         summary.looked += len(due.uploads)
-        await asyncio.gather(*(one(upload) for upload in due.uploads))
+        outcomes = await asyncio.gather(*(one(upload) for upload in due.uploads), return_exceptions=True)
+        for problem in outcomes:
+            if problem is not None:
+                raise problem
         if not due.more:
             return
 

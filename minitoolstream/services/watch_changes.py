@@ -57,3 +57,4 @@ class Watcher:
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
+            await asyncio.wait([self._task])

@@ -54,8 +54,9 @@ end
 -- Forget keys older than a day, some at a time. Returns how many went.
 function M.trim()
     local cutoff = clock.seconds() - LIFE
-    return txn.run(function()
+    return txn.run(function(effects)
         local old = {}
+        effects.keys_added = {}
         for _, row in box.space.idempotency.index.at:pairs({}, {iterator = 'ALL'}) do
             if row[F.at] >= cutoff or #old >= schema.PER_TRANSACTION then
                 break
@@ -64,7 +65,8 @@ function M.trim()
         end
         for _, row in ipairs(old) do
             box.space.idempotency:delete{row[F.incarnation], row[F.key]}
-            kept[row[F.incarnation]] = nil
+            local incarnation = row[F.incarnation]
+            effects.keys_added[incarnation] = (effects.keys_added[incarnation] or 0) - 1
         end
         return #old
     end)

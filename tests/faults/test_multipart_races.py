@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
+from minitoolstream.bootstrap import open_core
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.upload import UploadSpec
+from minitoolstream.services.issue_tickets import issue_tickets
 from tests.faults.audit import multiparts_in_bucket, objects_in_bucket
 from tests.live import Answer, Live, eventually, send
 
@@ -86,3 +93,26 @@ def test_an_object_made_after_the_abort_is_found_and_deleted(deaf: Live, subject
 
     eventually(lambda: deaf.reconcile() and ticket["object_name"] not in objects_in_bucket(deaf))
     assert deaf.messages(subject) == []
+
+
+async def test_a_multipart_begun_while_its_upload_was_aborted_is_found_and_ended(
+    deaf: Live, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = await open_core(deaf.settings)
+    begin, begun = core.payloads.create_multipart, []
+
+    async def begin_too_late(name: str, *, content_type: str, metadata: Mapping[str, str]) -> str:
+        deaf.api("DELETE", f"/v1/uploads/{name.rpartition('/')[2]}")
+        begun.append(name)
+        return await begin(name, content_type=content_type, metadata=metadata)
+
+    monkeypatch.setattr(core.payloads, "create_multipart", begin_too_late)
+    try:
+        with pytest.raises(MtsError) as refused:
+            await issue_tickets(core, subject, [UploadSpec(len(PAYLOAD), "text/plain")])
+    finally:
+        await core.close()
+
+    assert refused.value.code == "upload_final"
+    assert len(multiparts_in_bucket(deaf, begun[0])) == 1, "the store has begun what nobody will finish"
+    eventually(lambda: deaf.reconcile() and not multiparts_in_bucket(deaf, begun[0]))

@@ -171,11 +171,6 @@ def test_secrets_do_not_reach_the_logs(style: str, capsys: pytest.CaptureFixture
     assert "X-Amz-Signature=[hidden]" in text
 
 
-def test_an_unknown_log_level_is_named(root_logger: Any) -> None:
-    with pytest.raises(MtsError, match="debug, info, warning, error"):
-        logs.configure(settings(logging__level="loud"))
-
-
 def core() -> FakeCore:
     return FakeCore(settings(), Metrics(Board(1), 0))
 

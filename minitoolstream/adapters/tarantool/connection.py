@@ -13,6 +13,8 @@ from minitoolstream.ports import Metrics
 from minitoolstream.request_id import request_id
 
 _RECONNECT_AFTER = 0.1
+# Unknown function, access denied, unknown user, wrong password: trying again does not help.
+_REFUSALS = frozenset({33, 42, 45, 47})
 
 
 class Connection:
@@ -44,7 +46,7 @@ class Connection:
             response = await self._connection.call(
                 name, [request_id.get() or "-", *arguments], timeout=timeout or self._timeout
             )
-        except (TarantoolError, OSError, TimeoutError, asyncio.CancelledError) as error:
+        except (TarantoolError, OSError, TimeoutError) as error:
             raise self._translated(name, error) from None
         body = response.body
         result = body[0] if body else None
@@ -62,12 +64,13 @@ class Connection:
         async with asyncio.timeout(min(self._timeout, 1.5)):
             await asyncio.shield(self._opening)
 
-    def _translated(self, name: str, error: BaseException) -> BaseException:
-        if isinstance(error, asyncio.CancelledError):
-            return error
+    def _translated(self, name: str, error: Exception) -> MtsError:
         self._metrics.operation("tarantool", name, "unavailable")
-        if isinstance(error, TarantoolDatabaseError):
-            return unavailable(f"Tarantool at {self._address} refused {name}: {error.message}")
+        if isinstance(error, TarantoolDatabaseError) and error.code in _REFUSALS:
+            return MtsError(
+                "not_configured",
+                f"Tarantool at {self._address} refuses `{name}`: tarantool.user, its password or its grants are wrong",
+            )
         return unavailable(f"Tarantool at {self._address} does not answer; the outcome is unknown, try again")
 
     async def close(self) -> None:
