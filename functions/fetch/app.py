@@ -6,6 +6,7 @@ from minitoolstream.api import parse, schema, show
 from minitoolstream.api.app import App, Request, Response, answer
 from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.message import wire_number
+from minitoolstream.services.describe import latest_sequence, list_subjects
 from minitoolstream.services.fetch_messages import fetch_extents, fetch_messages, get_message, resolve_start
 
 app = App("fetch")
@@ -49,7 +50,7 @@ async def read_message(request: Request) -> Response:
 @app.endpoint("GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject", response=schema.Latest)
 async def read_latest(request: Request) -> Response:
     subject = parse.subject_of(request)
-    return answer(schema.Latest(subject, wire_number(await request.core.metadata.latest_sequence(subject))))
+    return answer(schema.Latest(subject, wire_number(await latest_sequence(request.core, subject))))
 
 
 @app.endpoint(
@@ -63,5 +64,5 @@ async def read_latest(request: Request) -> Response:
     },
 )
 async def read_subjects(request: Request) -> Response:
-    found = await request.core.metadata.subjects(request.query.get("after", ""), parse.limit_of(request.query))
+    found = await list_subjects(request.core, request.query.get("after", ""), parse.limit_of(request.query))
     return answer({"subjects": found})

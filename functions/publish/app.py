@@ -11,6 +11,7 @@ from minitoolstream.services.end_upload import abort_upload, complete_upload
 from minitoolstream.services.get_receipt import get_receipt
 from minitoolstream.services.issue_tickets import issue_tickets
 from minitoolstream.services.publish_inline import publish_batch, publish_inline
+from minitoolstream.services.start_producer import start_producer
 from minitoolstream.services.upload_parts import list_parts, sign_missing_parts, sign_parts
 
 app = App("publish")
@@ -125,8 +126,8 @@ async def publish_many(request: Request) -> Response:
     request=schema.ProducerRequest,
     response=schema.ProducerSession,
 )
-async def start_producer(request: Request) -> Response:
+async def create_session(request: Request) -> Response:
     producer_id = parse.decode(request.body, schema.ProducerRequest).producer_id
     check_producer(producer_id, 0, None)
-    epoch, last_seqno = await request.core.metadata.start_producer(parse.subject_of(request), producer_id)
+    epoch, last_seqno = await start_producer(request.core, parse.subject_of(request), producer_id)
     return answer(schema.ProducerSession(producer_id, epoch, wire_number(last_seqno)))

@@ -7,7 +7,7 @@ from typing import Any
 from minitoolstream.api import schema
 from minitoolstream.api.app import App, Request, Response, answer, run
 from minitoolstream.bootstrap import current_core
-from minitoolstream.domain.message import wire_number
+from minitoolstream.services.describe import describe_status
 from minitoolstream.services.reconcile_uploads import reconcile
 
 app = App("ttl-sweeper")
@@ -20,8 +20,7 @@ async def run_reconciler(request: Request) -> Response:
 
 @app.endpoint("GET", "/v1/status", "Figures for an operator", response=schema.Status)
 async def read_status(request: Request) -> Response:
-    status = await request.core.metadata.status()
-    return answer({**status, "watermark": wire_number(status["watermark"])})
+    return answer(await describe_status(request.core))
 
 
 @app.schedule("rate(1 minute)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -10,8 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 from chalice import app as chalice
 
+from minitoolstream.api.auth import BearerGuard
 from minitoolstream.api.errors import error_response
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.request_id import request_id
+from minitoolstream.services.core import Core
 
 
 @dataclass(slots=True)
@@ -25,7 +29,7 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     request_id: str
-    core: Any = None
+    core: Core = field(default=None)  # type: ignore[assignment] # set by whoever dispatches
     principal: str | None = None
 
 
@@ -39,6 +43,7 @@ class Response:
 Handler = Callable[[Request], Awaitable[Response]]
 Parameter = tuple[str | Mapping[str, Any], str]
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -81,10 +86,11 @@ class App(chalice.Chalice):
         """Register a coroutine as a route; `about` are the other fields of Route. (Chalice owns the name `api`.)"""
 
         def register(handler: Handler) -> Handler:
-            self.api_routes.append(Route(method, path, handler, summary, **about))
+            route = Route(method, path, handler, summary, **about)
+            self.api_routes.append(route)
 
             def view(**params: str) -> chalice.Response:
-                return _run_on_lambda(self, handler, params)
+                return _run_on_lambda(self, route, params)
 
             view.__name__ = handler.__name__
             self.route(path, methods=[method], content_types=["*/*"], name=handler.__name__)(view)
@@ -93,7 +99,7 @@ class App(chalice.Chalice):
         return register
 
 
-def _run_on_lambda(app: App, handler: Handler, params: Mapping[str, str]) -> chalice.Response:
+def _run_on_lambda(app: App, route: Route, params: Mapping[str, str]) -> chalice.Response:
     raw = app.current_request
     assert raw is not None
     body = raw.raw_body
@@ -106,7 +112,7 @@ def _run_on_lambda(app: App, handler: Handler, params: Mapping[str, str]) -> cha
         body=body if isinstance(body, bytes) else body.encode(),
         request_id=raw.context.get("requestId", "-"),
     )
-    response = run(_guarded(handler, request))
+    response = run(_guarded(route, request))
     return chalice.Response(
         body=response.body.decode(), status_code=response.status, headers=dict(response.headers)
     )
@@ -123,11 +129,25 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return _loop.run_until_complete(coroutine)
 
 
-async def _guarded(handler: Handler, request: Request) -> Response:
+async def _guarded(route: Route, request: Request) -> Response:
+    """What the host's dispatcher does, as far as API Gateway has not: who asks, what is asked, one shape of errors."""
     from minitoolstream.bootstrap import current_core
 
+    request_id.set(request.request_id)
     try:
         request.core = await current_core()
-        return await handler(request)
+        guard = BearerGuard(request.core.settings.secret("server.token"), "api")
+        request.principal = guard.principal_of(request.headers)
+        _check_query(route, request)
+        return await route.handler(request)
     except MtsError as error:
         return error_response(error)
+    except Exception:
+        _log.exception("a route failed")
+        return error_response(MtsError("internal", "something went wrong on our side; the log says more"))
+
+
+def _check_query(route: Route, request: Request) -> None:
+    unknown = sorted(set(request.query) - set(route.query))
+    if unknown:
+        raise bad_request(f"unknown query parameters: {', '.join(unknown)}")

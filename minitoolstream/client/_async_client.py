@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -13,12 +13,13 @@ from typing import BinaryIO
 from minitoolstream import config
 from minitoolstream.client._batch import AnyItem, numbered, publish_items
 from minitoolstream.client._buffer import BufferLimits
-from minitoolstream.client._buffered import AsyncBufferedPublisher, Numbering
+from minitoolstream.client._buffered import AsyncBufferedPublisher
 from minitoolstream.client._download import Download
 from minitoolstream.client._inline import publish_bytes
+from minitoolstream.client._outlet import Outlet
 from minitoolstream.client._producers import start_producer
 from minitoolstream.client._read import Reader
-from minitoolstream.client._resume import NO_SLOT, ResumeSlot
+from minitoolstream.client._resume import ResumeSlot
 from minitoolstream.client._retry import RetryPolicy
 from minitoolstream.client._source import FileSource
 from minitoolstream.client._store import ProgressCallback
@@ -79,7 +80,7 @@ class AsyncClient:
 
     @classmethod
     def from_settings(cls, settings: config.Settings, *, retry_for: float = 30.0) -> AsyncClient:
-        """A client for the host that the settings name (`server.urls`, `server.token`).
+        """A client for the host that settings name, which `minitoolstream.config.load_settings` reads.
 
         Example: `AsyncClient.from_settings(load_settings())`
         """
@@ -94,8 +95,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._transport.http.close()
+        """Close the connections; what still needs them fails with the code `closed`."""
+        await self._transport.close()
 
     # -- publish
 
@@ -151,8 +152,7 @@ class AsyncClient:
         announced = Announcement(
             content_type or guess_content_type(source.path), dict(headers or {}), producer_id, seqno, epoch
         )
-        slot = self._slot(subject, source, announced) if resume else NO_SLOT
-        with slot:
+        with self._slot(subject, source, announced) if resume else nullcontext() as slot:
             return await Upload(
                 self._transport,
                 subject,
@@ -200,7 +200,7 @@ class AsyncClient:
         session and numbers the messages, so that retries store each exactly once.
         """
         limits = BufferLimits(linger, batch_bytes, max_bytes or 8 * batch_bytes)
-        return AsyncBufferedPublisher(self._transport, subject, limits, Numbering(content_type, headers, producer_id))
+        return AsyncBufferedPublisher(self._outlet(subject, content_type, headers, producer_id), limits)
 
     async def start_producer(self, subject: str, producer_id: str) -> ProducerSession:
         """A new session of a named producer: older ones can no longer publish.
@@ -247,7 +247,7 @@ class AsyncClient:
 
         Example: `async for message in client.messages("orders"): ...`
         """
-        async with aclosing(self._reader.pages(subject, start, partition, inline)) as pages:
+        async with aclosing(self._pages(subject, start, partition, inline)) as pages:
             async for page in pages:
                 for message in page:
                     yield message
@@ -261,7 +261,7 @@ class AsyncClient:
 
         Example: `async for message in client.read("orders", start=100): handle(message.data)`
         """
-        async with aclosing(self._reader.read(subject, start, limit, partition)) as extents:
+        async with aclosing(self._extents(subject, start, limit, partition)) as extents:
             async for extent in extents:
                 for message in extent:
                     yield message
@@ -303,6 +303,23 @@ class AsyncClient:
     async def reconcile(self) -> dict[str, object]:
         """Have the host look now for uploads whose notification was lost; returns its counters."""
         return await self._transport.call("POST", "/v1/reconcile", dict[str, object], timeout=120)
+
+    # -- what Client builds on too: many messages at a time, since each step between its threads costs
+
+    def _pages(
+        self, subject: str, start: Start, partition: int | None, inline: bool
+    ) -> AsyncGenerator[tuple[Message, ...], None]:
+        return self._reader.pages(subject, start, partition, inline)
+
+    def _extents(
+        self, subject: str, start: Start, limit: int | None, partition: int | None
+    ) -> AsyncGenerator[list[Message], None]:
+        return self._reader.read(subject, start, limit, partition)
+
+    def _outlet(
+        self, subject: str, content_type: str | None, headers: Mapping[str, str] | None, producer_id: str | None
+    ) -> Outlet:
+        return Outlet(self._transport, subject, content_type, headers, producer_id)
 
     async def _message(self, given: Message | int) -> Message:
         return given if isinstance(given, Message) else await self._reader.get(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,18 +133,22 @@ async def publish_frames(transport: Transport, subject: str, frames: Iterable[Fr
     """
     check_subject(subject)
     results: list[Result] = []
-    failure: MtsError | None = None
-    for call in split(frames):
-        if failure is not None:
-            results += [Result(error=failure)] * len(call)
-            continue
+    waiting = deque(split(frames))
+    while waiting:
+        call = waiting.popleft()
         try:
             results += await _publish_call(transport, subject, call)
         except MtsError as error:
+            if error.code == "too_large" and len(call) > 1:
+                half = len(call) // 2  # nothing of it was stored, and the host's limits may be tighter than ours
+                waiting.extendleft((call[half:], call[:half]))
+                continue
             if not results:
                 raise
             results += [Result(error=error)] * len(call)
-            failure = MtsError("not_sent", f"not sent, because a call before it failed: {error.message}")
+            not_sent = MtsError("not_sent", f"not sent, because a call before it failed: {error.message}")
+            results += [Result(error=not_sent)] * sum(map(len, waiting))
+            break
     return results
 
 
@@ -160,13 +165,9 @@ async def _publish_call(transport: Transport, subject: str, call: list[Frame]) -
             repeatable=all(frame.item.producer_id is not None for frame in call),
         )
     except MtsError as error:
-        if error.code != "too_large":
+        if error.code != "too_large" or len(call) > 1:
             raise
-        if len(call) == 1:
-            return [await _publish_alone(transport, subject, call[0])]
-        half = len(call) // 2  # nothing of it was stored, and the host's limits may be tighter than ours
-        first = await _publish_call(transport, subject, call[:half])
-        return first + await _publish_call(transport, subject, call[half:])
+        return [await _publish_alone(transport, subject, call[0])]
     if len(answer.results) != len(call):
         raise MtsError("internal", f"{len(call)} messages sent, {len(answer.results)} results came back")
     return [_result(result) for result in answer.results]

@@ -84,7 +84,13 @@ class Buffer:
         self._woken.set()
 
     async def run(self) -> None:
-        """Send until closed and empty."""
+        """Send until closed and empty. When it is cancelled, nobody waits for ever: what is left fails."""
+        try:
+            await self._send_all()
+        finally:
+            self._end()
+
+    async def _send_all(self) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -122,6 +128,16 @@ class Buffer:
         self._hurry = True
         self.woken()
 
+    def _end(self) -> None:
+        with self._lock:
+            self._closed = True
+            left, self._entries = self._entries, deque()
+        unsent = Result(error=MtsError("closed", "not sent, because the client was closed"))
+        for entry in left:
+            self._resolve(entry.future, unsent)
+        self._idle.set()
+        self._room()
+
     async def _company_may_come(self) -> bool:
         """Wait for the rest of the linger; True when something happened meanwhile that is worth a look."""
         patience = self._entries[0].since + self._limits.linger - time.monotonic()
@@ -152,14 +168,21 @@ class Buffer:
             results = await self._send([entry.frame for entry in batch])
         except MtsError as error:
             results = [Result(error=error)] * len(batch)
+        except asyncio.CancelledError:
+            failure = MtsError("outcome_unknown", "the client was closed before the answer came")
+            self._resolve_all(batch, [Result(error=failure)] * len(batch))
+            raise
         except Exception as error:
             failure = MtsError("internal", f"unexpected {type(error).__name__}: {error}")
             results = [Result(error=failure)] * len(batch)
-        for entry, result in zip(batch, results, strict=True):
-            self._resolve(entry.future, result)
+        self._resolve_all(batch, results)
         with self._lock:
             self._held_bytes -= sum(entry.frame.size for entry in batch)
         self._room()
+
+    def _resolve_all(self, batch: list[_Entry], results: list[Result]) -> None:
+        for entry, result in zip(batch, results, strict=True):
+            self._resolve(entry.future, result)
 
     def _resolve(self, future: AnyFuture, result: Result) -> None:
         if result.error is not None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from types import TracebackType
 
-from minitoolstream.client._batch import Frame, publish_frames
 from minitoolstream.client._buffer import Buffer, BufferLimits
-from minitoolstream.client._buffered import Numbering
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._transport import Transport
-from minitoolstream.client._types import Result
+from minitoolstream.client._outlet import Outlet
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.upload import Receipt
 
 
@@ -23,7 +20,8 @@ class BufferedPublisher:
     """Gathers messages for `linger` seconds or `batch_bytes`, whichever comes first, and sends them as one.
 
     Messages are stored in the order of the `publish` calls. `publish` blocks while too much is buffered.
-    Leaving the block sends the rest, and raises when any message was not published.
+    Leaving the block sends the rest, and raises when any message was not published. Closing the client before
+    that fails what is not sent yet, with the code `closed`.
 
     Example:
         with client.buffered("orders", linger=0.01) as orders:
@@ -31,15 +29,11 @@ class BufferedPublisher:
         print(futures[0].result().sequence)
     """
 
-    def __init__(
-        self, thread: LoopThread, transport: Transport, subject: str, limits: BufferLimits, numbering: Numbering
-    ) -> None:
+    def __init__(self, thread: LoopThread, outlet: Outlet, limits: BufferLimits) -> None:
         self._thread = thread
-        self._transport = transport
-        self._subject = check_subject(subject)
-        self._numbering = numbering
+        self._outlet = outlet
         self._changed = threading.Condition()
-        self._buffer = Buffer(self._send, limits, self._wake, self._tell)
+        self._buffer = Buffer(outlet.send, limits, self._wake, self._tell)
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> BufferedPublisher:
@@ -49,7 +43,8 @@ class BufferedPublisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.run(self._finish())
+        with contextlib.suppress(MtsError):  # the client is closed: the buffer has failed what it held
+            self._thread.run(self._finish())
         try:
             self._buffer.raise_failures()
         except MtsError:
@@ -64,9 +59,9 @@ class BufferedPublisher:
             raise MtsError("closed", "use `with client.buffered(...) as publisher:`")
         future: Future[Receipt] = Future()
         with self._changed:  # which also makes number and place in the buffer one step
-            while not self._buffer.offer(self._numbering.frame(data, content_type, headers), future):
+            while not self._buffer.offer(self._outlet.frame(data, content_type, headers), future):
                 self._changed.wait()
-            self._numbering.taken()
+            self._outlet.taken()
         return future
 
     def flush(self) -> None:
@@ -74,7 +69,7 @@ class BufferedPublisher:
         self._thread.run(self._buffer.flush())
 
     async def _start(self) -> None:
-        await self._numbering.start(self._transport, self._subject)
+        await self._outlet.start()
         self._task = asyncio.create_task(self._buffer.run())
 
     async def _finish(self) -> None:
@@ -83,11 +78,9 @@ class BufferedPublisher:
             await self._task
 
     def _wake(self) -> None:
-        self._thread.loop.call_soon_threadsafe(self._buffer.woken)
+        with contextlib.suppress(MtsError):  # the client is being closed: the buffer fails what it holds
+            self._thread.call_soon(self._buffer.woken)
 
     def _tell(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-    async def _send(self, frames: Sequence[Frame]) -> list[Result]:
-        return await publish_frames(self._transport, self._subject, frames)

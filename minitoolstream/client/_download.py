@@ -95,18 +95,19 @@ class Download:
 
     async def _fill(self, sink: _Sink) -> None:
         message = self._message
-        if message.range or message.data is not None or message.size == 0:
+        if message.range or message.data is not None or (message.size == 0 and not message.unverified):
             data = await self._reader.payload(message)  # part of a pack: small
             await sink.write(data)
             self._progress.add(len(data))
         else:
             await self._stream(sink)
-        check_digest(sink.count, sink.digest.hexdigest(), message.size, message.sha256, message.sequence)
+        if not message.unverified:  # else its size is not known
+            check_digest(sink.count, sink.digest.hexdigest(), message.size, message.sha256, message.sequence)
 
     async def _stream(self, sink: _Sink) -> None:
         backoff = self._transport.retry.start()
         renewed = False
-        while sink.count < self._message.size:
+        while self._message.unverified or sink.count < self._message.size:
             before = sink.count
             try:
                 async with self._transport.http.stream(

@@ -34,6 +34,7 @@ def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
             sha256=extent.sha256 if alone else None,
             url=extent.url if alone and not extent.framed else None,
             data=payloads[index],
+            unverified=extent.unverified,
         )
         for index in range(extent.count)
     ]

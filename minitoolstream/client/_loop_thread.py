@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from minitoolstream.domain.errors import MtsError
@@ -24,26 +25,34 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
+    @contextlib.contextmanager
+    def _open_loop(self) -> Iterator[asyncio.AbstractEventLoop]:
+        """The loop, which does not close as long as it is held: what is given to it comes before the end."""
         with self._lock:
             if self._closed:
-                raise MtsError("closed", "this client is closed")
+                raise _closed()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="mts-client", daemon=True)
                 self._thread.start()
-            return self._loop
+            yield self._loop
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        with self._open_loop() as loop:
+            loop.call_soon_threadsafe(function)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a coroutine. Ctrl-C in the waiting thread cancels it."""
+        """The result of a coroutine. Ctrl-C in the waiting thread cancels it, closing makes it an error `closed`."""
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            with self._open_loop() as loop:
+                future = asyncio.run_coroutine_threadsafe(work, loop)
         except MtsError:
             work.close()
             raise
         try:
             return future.result()
+        except CancelledError:
+            raise _closed() from None
         except BaseException:
             future.cancel()
             raise
@@ -70,6 +79,10 @@ class LoopThread:
         self._thread.join(_CLOSE_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+def _closed() -> MtsError:
+    return MtsError("closed", "this client is closed")
 
 
 async def _next(items: AsyncGenerator[_T, None]) -> _T:

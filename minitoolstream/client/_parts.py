@@ -38,8 +38,7 @@ class PartsUpload:
     def __init__(
         self, transport: Transport, source: Source, upload_id: str, form: schema.Parts, progress: Progress
     ) -> None:
-        self._http = transport.http
-        self._retry = transport.retry
+        self._transport = transport
         self._calls = UploadCalls(transport)
         self._source = source
         self._id = upload_id
@@ -88,12 +87,12 @@ class PartsUpload:
             await self._put(*signed)
 
     async def _put(self, part: _Part, url: schema.PartUrl) -> None:
-        backoff = self._retry.start()
+        backoff = self._transport.retry.start()
         refused = 0
         while True:
             attempt = self._progress.attempt()
             try:
-                response = await self._http.request(
+                response = await self._transport.http.request(
                     "PUT",
                     url.url,
                     headers=url.headers,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+SUFFIX = ".mts-upload.json"
+"""By which our files are known: the directory may be one that the caller uses for other things too."""
 MAX_AGE = 8 * 86400
 """Seconds after which a state file is of no use: a ticket lives 7 days at most."""
 
@@ -31,7 +33,7 @@ class ResumeSlot:
     """
 
     def __init__(self, folder: Path, *key: str) -> None:
-        self._path = folder / (hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + ".json")
+        self._path = folder / (hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + SUFFIX)
         self._file: int | None = None
         self.owned = False
 
@@ -74,14 +76,10 @@ class ResumeSlot:
 
     def _remove_old(self) -> None:
         oldest = time.time() - MAX_AGE
-        for other in self._path.parent.glob("*.json"):
+        for other in self._path.parent.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError):
                 if other.stat().st_mtime < oldest:
                     other.unlink()
-
-
-NO_SLOT = ResumeSlot(Path())
-"""Never entered, so never owned: nothing is remembered."""
 
 
 def _lock(file: int) -> bool:

@@ -11,7 +11,6 @@ from typing import BinaryIO
 from minitoolstream.client._async_client import AsyncClient
 from minitoolstream.client._batch import AnyItem
 from minitoolstream.client._buffer import BufferLimits
-from minitoolstream.client._buffered import Numbering
 from minitoolstream.client._buffered_sync import BufferedPublisher
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._store import ProgressCallback
@@ -47,7 +46,10 @@ class Client:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, retry_for: float = 30.0) -> Client:
-        """A client for the host that the settings name. Example: `Client.from_settings(load_settings())`"""
+        """A client for the host that settings name, which `minitoolstream.config.load_settings` reads.
+
+        Example: `Client.from_settings(load_settings())`
+        """
         return cls(settings["server.urls"], settings["server.token"] or "", retry_for=retry_for)
 
     def __enter__(self) -> Client:
@@ -59,7 +61,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs and close the connections. Idempotent."""
+        """Stop what still runs, which then fails with the code `closed`; close the connections. Idempotent."""
         self._thread.close(self._client.close)
 
     # -- publish
@@ -160,8 +162,8 @@ class Client:
         session and numbers the messages, so that retries store each exactly once.
         """
         limits = BufferLimits(linger, batch_bytes, max_bytes or 8 * batch_bytes)
-        numbering = Numbering(content_type, headers, producer_id)
-        return BufferedPublisher(self._thread, self._client._transport, subject, limits, numbering)
+        outlet = self._client._outlet(subject, content_type, headers, producer_id)
+        return BufferedPublisher(self._thread, outlet, limits)
 
     def start_producer(self, subject: str, producer_id: str) -> ProducerSession:
         """A new session of a named producer: older ones can no longer publish."""
@@ -207,8 +209,7 @@ class Client:
 
         Example: `for message in client.messages("orders"): ...`
         """
-        pages = self._client._reader.pages(subject, start, partition, inline)
-        for page in self._thread.iterate(pages):
+        for page in self._thread.iterate(self._client._pages(subject, start, partition, inline)):
             yield from page
 
     def read(
@@ -218,7 +219,7 @@ class Client:
 
         Example: `for message in client.read("orders", start=100): handle(message.data)`
         """
-        for extent in self._thread.iterate(self._client._reader.read(subject, start, limit, partition)):
+        for extent in self._thread.iterate(self._client._extents(subject, start, limit, partition)):
             yield from extent
 
     def get(self, sequence: int, *, inline: bool = False) -> Message:

@@ -33,11 +33,23 @@ class Transport:
     def __init__(self, http: HttpClient, urls: Sequence[str], token: str, retry: RetryPolicy) -> None:
         if not urls:
             raise MtsError("not_configured", "no address of a host is known")
-        self.http = http
+        self._http = http
+        self._closed = False
         self.retry = retry
         self.urls = tuple(_checked(url) for url in urls)
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         self._current = secrets.randbelow(len(self.urls))  # so that clients spread over the hosts
+
+    @property
+    def http(self) -> HttpClient:
+        if self._closed:  # so that nobody tries again and again
+            raise MtsError("closed", "this client is closed")
+        return self._http
+
+    async def close(self) -> None:
+        """Requests under way fail; there are no new ones."""
+        self._closed = True
+        await self._http.close()
 
     async def call(
         self,

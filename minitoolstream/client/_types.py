@@ -59,7 +59,8 @@ class Message:
     """A message's place in the order, its metadata, and where its payload is.
 
     `data` is there when the payload came along (`fetch(inline=True)`, `read`); else `download` gets it.
-    `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists.
+    `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists, its
+    `size` is 0 whatever the payload's is, and `data` never comes along.
 
     Example: `for m in client.fetch("orders").messages: print(m.sequence, m.headers, m.size)`
     """

@@ -8,7 +8,7 @@ import msgspec
 
 from minitoolstream.api import schema
 from minitoolstream.client._parts import Arrived, PartsUpload
-from minitoolstream.client._resume import NO_SLOT, Remembered, ResumeSlot
+from minitoolstream.client._resume import Remembered, ResumeSlot
 from minitoolstream.client._source import FileSource, Source
 from minitoolstream.client._store import (
     ALREADY_THERE,
@@ -39,7 +39,7 @@ class Upload:
         *,
         concurrency: int = 4,
         progress: ProgressCallback | None = None,
-        slot: ResumeSlot = NO_SLOT,
+        slot: ResumeSlot | None = None,
     ) -> None:
         self._transport = transport
         self._calls = UploadCalls(transport)
@@ -54,7 +54,7 @@ class Upload:
         """The receipt, `committed` or (behind an earlier seqno) `stored`; every other end is an error."""
         self._progress.add(0)  # hashing a large file takes a while: show that something happens
         receipt = await self._go_on() or await self._start()
-        self._slot.forget()
+        self._forget()
         if receipt.state in (State.COMMITTED, State.STORED):
             return receipt
         reason = f": {receipt.reason}" if receipt.reason else ""
@@ -75,7 +75,7 @@ class Upload:
             if error.retryable:
                 raise  # the ticket is good for another try, by this call or a later one
             await self._abort(ticket.upload_id)
-            self._slot.forget()
+            self._forget()
             if error.code == "forbidden" and ticket.parts is None and again:  # its only URL has expired
                 self._progress.reset()
                 return await self._start(again=False)
@@ -131,7 +131,7 @@ class Upload:
 
     async def _go_on(self) -> Receipt | None:
         """Finish the upload that an earlier call began; None when there is none to finish."""
-        remembered = self._slot.load()
+        remembered = self._slot.load() if self._slot else None
         if remembered is None:
             return None
         receipt = None
@@ -144,7 +144,7 @@ class Upload:
         if receipt and receipt.state in (State.COMMITTED, State.STORED):
             return receipt
         await self._abort(remembered.upload_id)
-        self._slot.forget()
+        self._forget()
         self._progress.reset()
         return None
 
@@ -158,7 +158,12 @@ class Upload:
         return await self._in_parts(remembered.upload_id, form, arrived)
 
     def _remember(self, ticket: schema.Ticket) -> None:
-        self._slot.save(Remembered(ticket.upload_id, ticket.parts is not None, self._facts()))
+        if self._slot:
+            self._slot.save(Remembered(ticket.upload_id, ticket.parts is not None, self._facts()))
+
+    def _forget(self) -> None:
+        if self._slot:
+            self._slot.forget()
 
     def _facts(self) -> str:
         """What must be the same for an upload to be gone on with."""

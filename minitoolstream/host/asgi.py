@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from minitoolstream.api.app import Request, Response, Route
+from minitoolstream.api.auth import BearerGuard
 from minitoolstream.api.openapi import openapi
 from minitoolstream.config import Settings
-from minitoolstream.host.auth import BearerGuard
 from minitoolstream.host.cors import Cors
 from minitoolstream.host.dispatch import Dispatcher, api_endpoint, own_endpoint
 from minitoolstream.host.exchange import DisconnectedError, Exchange, Receive, Scope, Send, request_ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minitoolstream.api.app import Request, Response, Route
@@ -18,6 +18,7 @@ from minitoolstream.host.router import Endpoint, Guard, Router, parse_query
 from minitoolstream.request_id import request_id
 
 BODY_LIMIT = 1 * MIB
+BODIES_AT_ONCE = 256 * MIB  # of one worker: what clients send at once must not decide how much memory it takes
 _PAYLOAD_LIMITS = {"/messages": "server.inline_limit", "/messages/batch": "server.batch_limit"}
 _SIDES = {"publish": INGRESS, "fetch": EGRESS}
 log = logging.getLogger("mts.host")
@@ -49,6 +50,7 @@ class Dispatcher:
         self._cors = cors
         self._new_id = new_id
         self.core: Any = None
+        self._body_bytes = 0
 
     async def answer(self, exchange: Exchange) -> Response:
         try:
@@ -80,6 +82,23 @@ class Dispatcher:
         exchange.endpoint = endpoint
         principal = endpoint.guard.principal_of(headers) if endpoint.guard else None
         query = parse_query(exchange.scope["query_string"], endpoint.query)
+        expected = exchange.expected_body(endpoint)
+        if self._body_bytes + expected > BODIES_AT_ONCE:
+            raise MtsError("overloaded", "too many large requests at once; try again shortly")
+        self._body_bytes += expected
+        try:
+            return await self._handle(exchange, endpoint, params, query, principal)
+        finally:
+            self._body_bytes -= expected
+
+    async def _handle(
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        params: Mapping[str, str],
+        query: Mapping[str, str],
+        principal: str | None,
+    ) -> Response:
         body = await exchange.read_body(endpoint)
         return await endpoint.route.handler(
             Request(
@@ -87,7 +106,7 @@ class Dispatcher:
                 exchange.path,
                 params,
                 query,
-                headers,
+                exchange.headers,
                 body,
                 exchange.request_id,
                 self.core,

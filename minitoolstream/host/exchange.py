@@ -72,14 +72,19 @@ class Exchange:
             joined[key] = f"{joined[key]}, {text}" if key in joined else text
         self.headers = joined
 
-    async def read_body(self, endpoint: Endpoint) -> bytes:
-        """The whole body, or `too_large` as soon as it is known to pass the limit."""
+    def expected_body(self, endpoint: Endpoint) -> int:
+        """How long the body may become; `too_large` when that is known to pass the limit."""
         declared = self.headers.get("content-length")
         if declared is None:
-            if "transfer-encoding" not in self.headers:
-                return b""
-        elif int(declared) > endpoint.limit:
+            return endpoint.limit if "transfer-encoding" in self.headers else 0
+        if int(declared) > endpoint.limit:
             raise endpoint.too_large()
+        return int(declared)
+
+    async def read_body(self, endpoint: Endpoint) -> bytes:
+        """The whole body, or `too_large` as soon as it passes the limit."""
+        if "content-length" not in self.headers and "transfer-encoding" not in self.headers:
+            return b""
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise DisconnectedError

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from minitoolstream.config import Settings
-from minitoolstream.domain.errors import MtsError
 from minitoolstream.request_id import request_id
 
 _SECRETS = re.compile(r"(?i)(x-amz-(?:signature|credential|security-token)=|bearer\s+)[^\s&\"']+")
@@ -24,9 +23,7 @@ def configure(settings: Settings) -> None:
     """Send all logs of this process to stderr, in the format of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings["logging.format"] == "json" else TextFormatter())
-    level = _LEVELS.get(settings["logging.level"].lower())
-    if level is None:
-        raise MtsError("bad_config", f"logging.level must be one of {', '.join(_LEVELS)}")
+    level = _LEVELS[settings["logging.level"]]
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)

@@ -9,12 +9,13 @@ import resource
 import socket
 import time
 
+from minitoolstream.api.auth import BearerGuard
 from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host import logs
 from minitoolstream.host.asgi import Wiring
-from minitoolstream.host.auth import BearerGuard, is_loopback
+from minitoolstream.host.auth import is_loopback
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions, load_functions
 from minitoolstream.host.supervisor import Supervisor

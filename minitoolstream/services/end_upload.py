@@ -12,6 +12,7 @@ from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload
 from minitoolstream.ports import StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects
+from minitoolstream.services.get_receipt import known_upload
 from minitoolstream.services.issue_tickets import part_count, size_of_part
 
 _log = logging.getLogger(__name__)
@@ -20,10 +21,7 @@ _MISSING_SHOWN = 100
 
 async def complete_upload(core: Core, upload_id: str) -> Receipt:
     """Finish the upload, look at the object, and commit it unless the event has."""
-    found = await core.metadata.get_upload(upload_id)
-    if found is None:
-        raise not_found("there is no such upload; it may have ended long ago", upload_id=upload_id)
-    upload, receipt = found
+    upload, receipt = await known_upload(core, upload_id)
     if receipt.state is not State.OPEN:
         return receipt
     if upload.part_size is not None:

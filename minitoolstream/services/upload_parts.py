@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from minitoolstream.domain.errors import MtsError, bad_request, not_found
+from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import PARTS_PER_PAGE
 from minitoolstream.domain.upload import State, Upload
 from minitoolstream.ports import StoredPart
 from minitoolstream.services.core import Core
+from minitoolstream.services.get_receipt import known_upload
 from minitoolstream.services.issue_tickets import SignedPart, ensure_multipart, part_count, sign_part
 
 
@@ -61,10 +62,7 @@ async def _arrived(core: Core, upload: Upload) -> list[StoredPart]:
 
 
 async def _multipart(core: Core, upload_id: str) -> Upload:
-    found = await core.metadata.get_upload(upload_id)
-    if found is None:
-        raise not_found("there is no such upload; it may have ended long ago", upload_id=upload_id)
-    upload, receipt = found
+    upload, receipt = await known_upload(core, upload_id)
     if receipt.state is not State.OPEN:
         raise MtsError(
             "upload_final", f"this upload is {receipt.state}", {"upload_id": upload_id, "state": receipt.state}

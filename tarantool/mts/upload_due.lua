@@ -60,14 +60,15 @@ function M.postpone(id, parts_seen, times)
     end)
 end
 
--- The last look at an ended upload: an object that came late is discarded, and the row goes when none is left.
+-- The last look at an ended upload: an object that came late is discarded, and the row goes. So are the parts of one
+-- that was begun while it ended, which only the store knows of.
 function M.settle(id, object_is_there)
     return txn.run(function()
         local row = box.space.upload:get(id)
         if row == nil or row[F.state] == 'open' or row[F.state] == 'stored' then
             return false
         end
-        if object_is_there then
+        if object_is_there or row[F.part_size] ~= nil then
             upload.discard_late(row)
         end
         box.space.upload:delete(id)

@@ -1,4 +1,4 @@
--- Subjects made again (rule 21), and messages that nobody verified (rule 32).
+-- Positions (rule 17), subjects made again (rule 21), and messages that nobody verified (rule 32).
 package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua;' .. package.path
 local harness = require('harness')
 local message = require('mts.message')
@@ -7,7 +7,17 @@ local spec_api = require('mts.spec_api')
 local tap = require('tap')
 
 local test = tap.test('subjects')
-test:plan(2)
+test:plan(3)
+
+test:test('a position moves neither back nor beyond the last message', function(t)
+    t:plan(3)
+    local last = spec_api.publish_message('positions', {})
+    t:is(harness.refusal(spec_api.update_consumer_position, 'd', 'positions', last + 1), 'bad_request', 'not beyond')
+    spec_api.update_consumer_position('d', 'positions', last)
+    spec_api.update_consumer_position('d', 'positions', last - 1)
+    t:ok(spec_api.get_consumer_position('d', 'positions') == last, 'not back')
+    t:is(spec_api.get_consumer_position('e', 'positions'), 0, 'and nobody else moved')
+end)
 
 test:test('an upload of a subject that was deleted and made again is rejected', function(t)
     t:plan(5)

@@ -46,7 +46,6 @@ from tests.core_kit import PlainSigner, measure_again
 T = TypeVar("T")
 PART_SIZE, GRACE, A_WEEK = 4, 60, 8 * 24 * 3600
 SETTINGS = {
-    "MTS_UPLOADS_PART_SIZE": str(PART_SIZE),
     "MTS_UPLOADS_TICKET_LIFE": "600s",
     "MTS_UPLOADS_PRODUCER_TICKET_LIFE": "300s",
     "MTS_UPLOADS_PUT_GRACE": f"{GRACE}s",
@@ -533,7 +532,7 @@ _EMPTY = _Empty()
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("model")
     server = start_clocked_tarantool(folder)
-    given = settings_for(server, folder, SETTINGS)
+    given = settings_for(server, folder, SETTINGS).with_values(uploads__part_size=PART_SIZE)
     with asyncio.Runner() as runner:
         metadata = runner.run(_opened(given))
         yield World(runner, given, metadata)

@@ -80,6 +80,7 @@ class FakeHost:
         self.uploads: dict[str, Upload] = {}
         self.messages: list[Stored] = []
         self.packs: list[list[int]] = []
+        self.unverified: set[int] = set()
         self.keys: dict[str, int] = {}
         self.objects: dict[str, bytes] = {}
         self.log: list[str] = []
@@ -102,7 +103,7 @@ class FakeHost:
 
     def client(self, tmp_path: Path | None = None, urls: Sequence[str] = HOSTS[:1], seconds: float = 30) -> AsyncClient:
         client = AsyncClient(urls, TOKEN, state_dir=tmp_path or NOWHERE)
-        client._transport.http = self  # type: ignore[assignment]
+        client._transport._http = self  # type: ignore[assignment]
         client._transport.retry = RetryPolicy(seconds, lambda: 1.0, self._sleep, lambda: self.now)
         client._transport._current = 0
         return client
@@ -326,7 +327,8 @@ class FakeHost:
             "offset": sequence - 1,
             "create_at": 1_700_000_000,
             "headers": stored.meta.get("headers", {}),
-            "size": len(stored.data),
+            "size": 0 if sequence in self.unverified else len(stored.data),
+            "unverified": sequence in self.unverified,
             "content_type": stored.meta.get("content_type", "application/octet-stream"),
             "object_name": f"object-{sequence}",
             "sha256": stored.meta.get("sha256"),
@@ -354,6 +356,7 @@ class FakeHost:
 
     def _extent(self, pack: list[int]) -> dict[str, Any]:
         stored = [self.messages[number - 1] for number in pack]
+        sizes = [0 if number in self.unverified else len(m.data) for number, m in zip(pack, stored, strict=True)]
         name = f"pack-{pack[-1]}"
         framed = len(pack) > 1
         frames = [struct.pack(">II", len(m.data), crc32(m.data)) + m.data for m in stored]
@@ -368,8 +371,9 @@ class FakeHost:
             "count": len(pack),
             "create_at": 1_700_000_000,
             "headers": {},
-            "size": sum(len(m.data) for m in stored),
-            "sizes": [len(m.data) for m in stored],
+            "size": sum(sizes),
+            "sizes": sizes,
+            "unverified": pack[-1] in self.unverified,
             "object_name": name,
             "url": f"{STORE}/{name}",
             "content_type": "text/plain",

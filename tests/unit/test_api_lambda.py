@@ -18,6 +18,7 @@ from minitoolstream.host.functions import load_functions
 from tests.core_kit import CoreKit, core_kit
 
 load_functions()
+TOKEN = "a-token-of-the-tests"
 
 
 def function(name: str) -> Any:
@@ -26,7 +27,7 @@ def function(name: str) -> Any:
 
 @pytest.fixture
 def kit(monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreKit]:
-    made = core_kit()
+    made = core_kit(server__token=TOKEN)
     monkeypatch.setattr(bootstrap, "_current", made.core)
     yield made
     run(made.core.close())
@@ -45,7 +46,11 @@ def gateway(method: str, resource: str, params: dict[str, str], body: bytes = b"
     query = more.pop("query", None)
     return {
         "requestContext": {"httpMethod": method, "resourcePath": resource, "requestId": "request-1", "path": resource},
-        "headers": {"Content-Type": "application/json", **more.pop("headers", {})},
+        "headers": {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {TOKEN}",
+            **more.pop("headers", {}),
+        },
         "multiValueQueryStringParameters": {name: [value] for name, value in query.items()} if query else None,
         "pathParameters": params,
         "stageVariables": None,
@@ -111,3 +116,15 @@ def test_a_container_opens_its_core_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_core_without_credentials_says_which_to_set() -> None:
     with pytest.raises(MtsError, match="MTS_TARANTOOL_PASSWORD"):
         run(bootstrap.open_core(load_settings({"MTS_HOME": "/nonexistent"})))
+
+
+def test_a_call_needs_the_token(kit: CoreKit) -> None:
+    event = gateway("GET", "/v1/subjects/{subject}/latest", SUBJECT, headers={"Authorization": "Bearer wrong"})
+    status, body = call("fetch", event)
+    assert (status, body["error"]["code"]) == (401, "unauthorized")
+
+
+def test_an_unknown_query_parameter_is_named(kit: CoreKit) -> None:
+    status, body = call("fetch", gateway("GET", "/v1/subjects/{subject}/latest", SUBJECT, query={"limmit": "1"}))
+    assert status == 400
+    assert "limmit" in body["error"]["message"]

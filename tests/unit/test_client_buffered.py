@@ -199,7 +199,17 @@ def test_a_closed_client_refuses_and_closing_twice_is_fine() -> None:
         client.latest("orders")
 
 
-def test_closing_cancels_what_another_thread_waits_for(client: Client, host: FakeHost) -> None:
+def test_closing_ends_what_another_thread_waits_for(client: Client, host: FakeHost) -> None:
+    started = hanging(host)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(client.latest, "orders")
+        assert started.wait(5)
+        client.close()
+        assert code_of(waiting) == "closed"
+
+
+def hanging(host: FakeHost) -> threading.Event:
+    """From now on no request is answered; the event is set when the first has come."""
     started = threading.Event()
 
     async def forever(*_: object, **__: object) -> None:
@@ -207,8 +217,52 @@ def test_closing_cancels_what_another_thread_waits_for(client: Client, host: Fak
         await asyncio.Event().wait()
 
     host.request = forever  # type: ignore[method-assign,assignment]
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(client.latest, "orders")
-        assert started.wait(5)
+    return started
+
+
+def code_of(future: Future[object] | Future[Receipt]) -> str:
+    error = future.exception(5)
+    assert isinstance(error, MtsError)
+    return error.code
+
+
+def test_closing_the_client_ends_every_wait_for_a_buffered_message(client: Client, host: FakeHost) -> None:
+    started = hanging(host)
+    publisher = client.buffered("orders", linger=0, batch_bytes=100, max_bytes=300).__enter__()
+    under_way = publisher.publish(b"x" * 100)
+    assert started.wait(5)
+    waiting = publisher.publish(b"y" * 60)
+    with ThreadPoolExecutor(2) as threads:
+        blocked = threads.submit(publisher.publish, b"z" * 250)
+        flushing = threads.submit(publisher.flush)
         client.close()
-        assert waiting.exception(5) is not None
+        assert code_of(under_way) == "outcome_unknown"
+        assert code_of(waiting) == "closed"
+        assert code_of(blocked) == "closed"  # type: ignore[arg-type]
+        assert code_of(flushing) == "closed"  # type: ignore[arg-type]
+    with pytest.raises(MtsError, match="2 of the buffered messages were not published"):
+        publisher.__exit__(None, None, None)
+    with pytest.raises(MtsError, match="closed"):
+        publisher.publish(b"too late")
+
+
+async def test_closing_an_async_client_fails_what_is_buffered_at_once(host: FakeHost) -> None:
+    client = host.client()
+    publisher = await client.buffered("orders", linger=60).__aenter__()
+    future = await publisher.publish(b"a")
+    await client.close()
+    with pytest.raises(MtsError, match="1 of the buffered messages"):
+        await publisher.__aexit__(None, None, None)
+    error = future.exception()
+    assert isinstance(error, MtsError)
+    assert error.code == "closed"
+    assert host.pauses == []
+
+
+async def test_a_cancelled_async_publisher_leaves_no_future_open(host: FakeHost) -> None:
+    publisher = await host.client().buffered("orders", linger=60).__aenter__()
+    future = await publisher.publish(b"a")
+    assert publisher._task
+    publisher._task.cancel()
+    with pytest.raises(MtsError, match="client was closed"):
+        await asyncio.wait_for(future, 5)

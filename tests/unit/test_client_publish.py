@@ -163,6 +163,19 @@ async def test_a_call_that_is_too_large_for_the_host_is_halved() -> None:
     assert len(host.asked("/batch")) == 3
 
 
+async def test_what_a_halved_call_stored_is_reported_when_its_other_half_fails() -> None:
+    host = FakeHost()
+    host.once("/batch", api_error(413, "too_large"), lambda act: act(), api_error(503, "unavailable"))
+    results = await host.client(seconds=0).publish_batch("orders", [b"a", b"b", b"c", b"d"])
+    assert [result.error.code if result.error else "stored" for result in results] == [
+        "stored",
+        "stored",
+        "unavailable",
+        "unavailable",
+    ]
+    assert [message.data for message in host.messages] == [b"a", b"b"]
+
+
 async def test_an_item_too_large_for_any_call_goes_by_ticket_and_keeps_its_place() -> None:
     host = FakeHost(part_size=1 << 30)
     large = b"x" * (MAX_CALL_BYTES + 1)

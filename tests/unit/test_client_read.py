@@ -159,6 +159,34 @@ async def test_a_message_that_is_not_there_is_not_found() -> None:
     assert caught.value.code == "not_found"
 
 
+async def test_an_unverified_message_comes_without_data_which_is_not_the_same_as_empty(tmp_path: Path) -> None:
+    host = FakeHost()
+    client = host.client()
+    await client.publish("orders", b"written by another hand")
+    host.unverified.add(1)
+    (message,) = [message async for message in client.read("orders")]
+    assert (message.unverified, message.size, message.data) == (True, 0, None)
+    assert host.asked("GET store") == []
+    assert await client.payload(message) == b"written by another hand"
+    await client.download(message, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"written by another hand"
+
+
+async def test_an_unverified_message_whose_payload_never_came_is_not_an_empty_one(tmp_path: Path) -> None:
+    host = FakeHost()
+    client = host.client()
+    await client.publish("orders", b"")
+    host.unverified.add(1)
+    missing = answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+    host.once("GET store", missing, missing)
+    with pytest.raises(MtsError) as caught:
+        await client.payload(1)
+    assert caught.value.code == "payload_missing"
+    with pytest.raises(MtsError, match="no longer has it"):
+        await client.download(1, tmp_path / "copy")
+    assert names(tmp_path) == []
+
+
 # -- downloads
 
 

@@ -358,7 +358,7 @@ async def test_a_state_directory_that_cannot_be_made_is_no_obstacle(tmp_path: Pa
 def test_state_is_private_and_old_state_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    old = folder / "old.json"
+    old = folder / "old.mts-upload.json"
     old.write_text("{}")
     os.utime(old, (0, 0))
     with ResumeSlot(folder, "a", "b") as slot:
@@ -375,3 +375,26 @@ async def test_what_is_not_a_file_is_refused_before_anything_is_sent(tmp_path: P
     with pytest.raises(MtsError, match=r"No such file|is a directory|not a regular file"):
         await host.client(tmp_path).publish_file("videos", path)
     assert host.log == []
+
+
+async def test_publishing_without_resume_touches_no_file_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = old_json(tmp_path)
+    await FakeHost().client(tmp_path / "state").publish_file("videos", make_file(tmp_path), resume=False)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "film.mp4", theirs]
+
+
+async def test_a_state_directory_may_hold_files_of_others(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    theirs = old_json(tmp_path / "state")
+    await FakeHost().client(tmp_path / "state").publish_file("videos", make_file(tmp_path))
+    assert state_files(tmp_path) == [theirs]
+
+
+def old_json(folder: Path) -> Path:
+    path = folder / "package.json"
+    path.write_text("{}")
+    os.utime(path, (0, 0))
+    return path

@@ -122,6 +122,12 @@ def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:
         ("MTS_UPLOADS_PUT_GRACE", "-5s", "uploads.put_grace"),
         ("MTS_UPLOADS_PART_SIZE", "16 monkeys", "uploads.part_size"),
         ("MTS_MINIO_USE_SSL", "2", "minio.use_ssl"),
+        ("MTS_SERVER_PORT", "65536", "server.port"),
+        ("MTS_SERVER_WORKERS", "0", "server.workers"),
+        ("MTS_UPLOADS_PART_SIZE", "4MiB", "uploads.part_size"),
+        ("MTS_UPLOADS_PART_SIZE", "6GiB", "uploads.part_size"),
+        ("MTS_TARANTOOL_WAL_MODE", "none", "tarantool.wal_mode"),
+        ("MTS_LOGGING_LEVEL", "loud", "logging.level"),
     ],
 )
 def test_a_wrong_variable_is_refused_by_key_and_name(folder: Path, name: str, value: str, key: str) -> None:

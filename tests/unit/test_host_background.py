@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from minitoolstream.api.app import Route
+from minitoolstream.api.auth import BearerGuard
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.host import logs, serve, supervisor
 from minitoolstream.host.asgi import Host, Wiring
-from minitoolstream.host.auth import BearerGuard, is_loopback
+from minitoolstream.host.auth import is_loopback
 from minitoolstream.host.board import SLOT_BYTES, Board
 from minitoolstream.host.functions import NAMES, Functions, load_functions
 from minitoolstream.host.metrics import Metrics

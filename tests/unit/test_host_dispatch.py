@@ -316,3 +316,13 @@ async def test_every_request_is_logged_at_debug(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.DEBUG, logger="mts.host"):
         await call(host, "GET", "/v1/uploads/1", headers={"x-request-id": "seen"})
     assert [record.__dict__["fields"]["request_id"] for record in caplog.records] == ["seen"]
+
+
+async def test_bodies_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minitoolstream.host.dispatch.BODIES_AT_ONCE", 150)
+    host = await open_host()
+    small = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "100"})
+    large = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "151"})
+    again = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "100"})
+    assert (small.status, large.status, again.status) == (200, 429, 200)
+    assert large.headers["retry-after"] == "1"

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services": {"domain", "ports", "config"},
     "adapters": {"domain", "ports", "config", "net", "request_id"},
     "bootstrap": {"adapters", "config", "ports", "services"},
-    "api": {"domain", "ports", "services", "bootstrap"},
+    "api": {"domain", "ports", "services", "bootstrap", "request_id"},
     "functions": {"api", "services", "domain", "bootstrap"},
     "host": {"api", "bootstrap", "config", "domain", "ports", "request_id", "services", "stack"},
     "client": {"api", "config", "domain", "net"},

@@ -263,3 +263,26 @@ async def test_a_batch_with_too_much_metadata_stores_nothing() -> None:
         await publish_batch(kit.core, many)
     assert caught.value.code == "too_large"
     assert kit.payloads.objects == {}
+
+
+async def test_a_steady_stream_of_publishes_never_nests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message arrives while the one before is being committed, for longer than any stack is deep."""
+    kit = core_kit()
+    commit = kit.metadata.commit_pack
+    left = 3_000
+    answers: list[asyncio.Task[PackResult]] = []
+
+    async def committed(*arguments: object) -> object:
+        nonlocal left
+        if left:
+            left -= 1
+            answers.append(asyncio.create_task(publish_inline(kit.core, message())))
+            await asyncio.sleep(0)
+        return await commit(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kit.metadata, "commit_pack", committed)
+    await publish_inline(kit.core, message())
+    while left:
+        await asyncio.sleep(0)
+    results = await asyncio.gather(*answers)
+    assert len({result.receipt.sequence for result in results if result.receipt}) == 3_000

@@ -143,7 +143,7 @@ class MemoryMetadata:
         row = self._uploads.rows.get(upload_id)
         if row is None or not row.state.final:
             return
-        if object_is_there:
+        if object_is_there or row.part_size is not None:
             self._uploads.discard_late(row)
         del self._uploads.rows[row.id]
 

@@ -204,7 +204,7 @@ class Uploads:
             self.discard(row.object_name, "late_payload", multipart=row.part_size is not None)
 
     def discard(self, name: str, reason: str, *, multipart: bool = False) -> None:
-        self.trash.setdefault(name, Trash(self.now(), reason, multipart))
+        self.trash[name] = Trash(self.now(), reason, multipart)
 
     def reject(self, object_name: str, reason: str) -> None:
         self.rejected.append({"at": self.now(), "object_name": object_name, "reason": reason})

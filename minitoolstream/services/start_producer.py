@@ -1,0 +1,10 @@
+"""A named producer's session: its epoch fences all older ones."""
+
+from __future__ import annotations
+
+from minitoolstream.services.core import Core
+
+
+async def start_producer(core: Core, subject: str, producer_id: str) -> tuple[int, int]:
+    """A new epoch, and the last seqno that is stored (0: none)."""
+    return await core.metadata.start_producer(subject, producer_id)
