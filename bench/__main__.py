@@ -15,6 +15,7 @@ from bench.rows import GrowthPoint, Row
 from bench.scenarios import batch, fetch, growth, memory, multipart, publish, targets
 from bench.stack import running_stack
 from minitoolstream.config import load_settings
+from minitoolstream.host.serve import worker_count
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -60,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--workers",
         type=int,
-        default=load_settings({})["server.workers"],
+        default=worker_count(load_settings({})),
         help="worker processes of the host",
     )
     parser.add_argument("--quick", action="store_true", help="short and coarse: does everything still work?")

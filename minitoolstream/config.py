@@ -101,7 +101,7 @@ _part_size = _between(parse_bytes, MIN_PART_BYTES, MAX_SINGLE_PUT_BYTES)
 OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
     Option("server.port", 0, _between(_integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
-    Option("server.workers", 2, _between(_integer, 1, 256), "worker processes of the host"),
+    Option("server.workers", 0, _between(_integer, 0, 256), "worker processes of the host; 0: one for two cores"),
     Option("server.urls", (), _words, "addresses of hosts, for the CLI and SDK; several are tried in turn"),
     Option("server.cors_origins", (), _words, "web origins that may call the API from a browser"),
     Option("server.inline_limit", 4 * MIB, parse_bytes, "largest body of an inline publish"),

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
 from scripts import tools
 
@@ -16,7 +18,7 @@ _PYTHON_FOLDERS = ("minitoolstream", "functions", "tests", "scripts", "bench", "
 
 
 def main() -> int:
-    luacheck = tools.luacheck(Console())
+    luacheck = tools.get(Console(), "luacheck", partial(get_program, "luacheck", "lua-check"))
     folders = [name for name in _PYTHON_FOLDERS if any((tools.ROOT / name).rglob("*.py"))]
     checks: list[tuple[str, list[str | Path], Mapping[str, str]]] = [
         ("ruff", [_BIN / "ruff", "check", "--quiet", "."], os.environ),

@@ -10,10 +10,16 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from minitoolstream.config import load_settings
+from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
+from minitoolstream.stack.get_minio import get_minio
+from minitoolstream.stack.get_tarantool import get_tarantool
+from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.program import Program
 from scripts import check, tools
 
@@ -36,10 +42,10 @@ class Counts:
 
 def main(arguments: list[str]) -> int:
     console = Console()
-    tarantool = tools.tarantool(console)
-    tools.minio(console)
-    tools.ministack(console)
-    tools.chromium(console)
+    tarantool = tools.get(console, "Tarantool", partial(get_tarantool, load_settings()["tarantool.binary"]))
+    tools.get(console, "MinIO", get_minio)
+    tools.get(console, "ministack", get_ministack)
+    tools.get(console, "Chromium", partial(get_program, "chromium", "chromium"))
     if check.main():
         return 1
     lua = _lua_tests(tarantool)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from minitoolstream.adapters.tarantool.connection import Connection
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
+from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.ports import NoMetrics
 from minitoolstream.stack import tarantool
-from minitoolstream.stack.bundle import bundled
 from minitoolstream.stack.credentials import new_secret
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import write_private

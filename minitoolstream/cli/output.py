@@ -38,7 +38,8 @@ Exit codes:
   1    unexpected failure
   2    wrong usage, or input that was refused
   3    not found, or no data
-  4    verification failed: a checksum or size differs, an upload was rejected
+  4    verification failed: a checksum or size differs; or an upload failed: it was rejected or
+       aborted, or it expired
   5    a dependency is down: the host or the object store cannot be reached
   130  interrupted (Ctrl-C)
 """
@@ -47,19 +48,19 @@ _EXIT_OF_CODE = {
     "internal": Exit.UNEXPECTED,
     "cannot_write": Exit.UNEXPECTED,
     "not_found": Exit.NOT_FOUND,
-    "no_data": Exit.NOT_FOUND,
     "payload_missing": Exit.NOT_FOUND,
     "checksum_mismatch": Exit.VERIFICATION_FAILED,
     "size_mismatch": Exit.VERIFICATION_FAILED,
     "file_changed": Exit.VERIFICATION_FAILED,
     "upload_rejected": Exit.VERIFICATION_FAILED,
-    "verification_failed": Exit.VERIFICATION_FAILED,
+    "upload_aborted": Exit.VERIFICATION_FAILED,
+    "upload_expired": Exit.VERIFICATION_FAILED,
+    "upload_incomplete": Exit.VERIFICATION_FAILED,
     "unavailable": Exit.DEPENDENCY_DOWN,
     "timeout": Exit.DEPENDENCY_DOWN,
     "overloaded": Exit.DEPENDENCY_DOWN,
     "outcome_unknown": Exit.DEPENDENCY_DOWN,
     "unreachable": Exit.DEPENDENCY_DOWN,
-    "not_running": Exit.DEPENDENCY_DOWN,
     "dependency_missing": Exit.DEPENDENCY_DOWN,
     "start_failed": Exit.DEPENDENCY_DOWN,
     "interrupted": Exit.INTERRUPTED,

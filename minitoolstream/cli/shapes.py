@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from minitoolstream.cli.progress import human_size
 from minitoolstream.client import Message, Page, Receipt, State
@@ -14,16 +15,15 @@ from minitoolstream.domain.message import wire_number
 _LONGEST_CELL = 60
 
 
-def receipt_shape(receipt: Receipt) -> dict[str, Any]:
-    """As `GET /v1/uploads/{id}` answers it."""
-    shape: dict[str, Any] = {"state": receipt.state.value}
-    for name in ("upload_id", "sequence", "partition", "offset", "waits_for", "reason"):
-        value = getattr(receipt, name)
-        if value is not None:
-            shape[name] = wire_number(value) if isinstance(value, int) else value
-    if receipt.duplicate:
-        shape["duplicate"] = True
-    return shape
+def shape_of(found: Receipt | Message) -> dict[str, Any]:
+    """As the API answers it: without what is not there, a payload in base64, large numbers as strings."""
+    fields = msgspec.to_builtins(found)
+    shape = {
+        name: wire_number(value) if isinstance(value, int) else value
+        for name, value in fields.items()
+        if value is not None and value is not False
+    }
+    return {**shape, "encoding": "base64"} if "data" in shape else shape
 
 
 def receipt_text(receipt: Receipt) -> str:
@@ -37,33 +37,9 @@ def receipt_text(receipt: Receipt) -> str:
     return f"{receipt.state.value}{reason}"
 
 
-def message_shape(message: Message) -> dict[str, Any]:
-    """As `GET /v1/messages/{sequence}` answers it."""
-    shape: dict[str, Any] = {
-        "sequence": wire_number(message.sequence),
-        "subject": message.subject,
-        "partition": message.partition,
-        "offset": wire_number(message.offset),
-        "create_at": message.create_at,
-        "headers": dict(message.headers),
-        "size": message.size,
-        "content_type": message.content_type,
-        "object_name": message.object_name,
-    }
-    for name in ("codec", "sha256", "url", "range"):
-        value = getattr(message, name)
-        if value is not None:
-            shape[name] = value
-    if message.unverified:
-        shape["unverified"] = True
-    if message.data is not None:
-        shape |= {"data": base64.b64encode(message.data).decode(), "encoding": "base64"}
-    return shape
-
-
 def page_shape(page: Page) -> dict[str, Any]:
     return {
-        "messages": [message_shape(message) for message in page.messages],
+        "messages": [shape_of(message) for message in page.messages],
         "next_sequence": wire_number(page.next_sequence),
         "latest_sequence": wire_number(page.latest_sequence),
     }

@@ -44,7 +44,7 @@ def up(quick: bool, demo: bool, as_json: bool) -> None:
     if demo:
         with console.step("demo") as step:
             step.done(publish_samples(settings))
-    emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this('demo' if demo else 'orders')}")
+    emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this(report['http'], 'demo' if demo else 'orders')}")
 
 
 def _show_log(error: MtsError) -> None:
@@ -57,10 +57,14 @@ def _show_log(error: MtsError) -> None:
     error.details.setdefault("hint", "mend what the log says and run `mts up` again; `mts logs` shows more")
 
 
-def _try_this(subject: str) -> str:
+def _try_this(url: str, subject: str) -> str:
+    """The token is not shown: what is on a screen stays in its history."""
     mts = _program()
     file = shlex.quote(str(_some_file()))
-    return f"Try this:\n  {mts} publish {subject} {file}\n  {mts} fetch {subject}\n  {mts} get 1"
+    return (
+        f"Try this:\n  {mts} publish {subject} {file}\n  {mts} fetch {subject}\n  {mts} get 1\n"
+        f"Or in a browser, with the token that `{mts} token` prints:\n  {url}/"
+    )
 
 
 def _some_file() -> Path:

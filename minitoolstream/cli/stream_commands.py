@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
+from minitoolstream.cli.filenames import safe_filename, with_filename
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import ProgressBar
-from minitoolstream.cli.shapes import (
-    message_shape,
-    page_shape,
-    page_text,
-    receipt_shape,
-    receipt_text,
-)
+from minitoolstream.cli.shapes import page_shape, page_text, receipt_text, shape_of
 from minitoolstream.client import Client, Message, MtsError, Receipt
 from minitoolstream.config import load_settings
 from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MAX_WAIT_SECONDS, MIB
+from minitoolstream.domain.message import wire_number
 
 _RETRY_SECONDS = 5.0
 """A person waits, and can run the command again."""
@@ -78,7 +75,8 @@ def publish(
     """Publish files, a text or stdin (`-`) to SUBJECT.
 
     Files of any size go straight into the object store. After an interruption, the same command goes on
-    where it stopped. With `--json`, a receipt is printed for each file, one a line.
+    where it stopped. A file's name becomes the header `filename` unless `--header filename=...` gives another.
+    With `--json`, a receipt is printed for each file, one a line.
 
     \b
     mts publish orders ./video.mp4
@@ -106,12 +104,13 @@ def publish(
                 raise MtsError(
                     "interrupted", "interrupted", {"hint": _how_to_go_on(files, number, no_resume)}
                 ) from None
-            _published(as_json, receipt, "stdin" if name == "-" else name)
+            _published(as_json, receipt, "stdin" if name == "-" else click.format_filename(name))
 
 
 def _publish_one(client: Client, subject: str, name: str, facts: dict[str, Any], *, resume: bool) -> Receipt:
     if name == "-":
         return _publish_stdin(client, subject, facts)
+    facts = {**facts, "headers": with_filename(facts["headers"], name)}
     with ProgressBar(Path(name).name) as progress:
         return client.publish_file(subject, name, resume=resume, progress=progress, **facts)
 
@@ -132,7 +131,7 @@ def _publish_stdin(client: Client, subject: str, facts: dict[str, Any]) -> Recei
 
 
 def _published(as_json: bool, receipt: Receipt, name: str) -> None:
-    emit(as_json, receipt_shape(receipt), lambda: f"{name}: {receipt_text(receipt)}")
+    emit(as_json, shape_of(receipt), lambda: f"{name}: {receipt_text(receipt)}")
 
 
 def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
@@ -183,43 +182,65 @@ def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline
 
 @click.command()
 @click.argument("sequence", type=click.IntRange(0))
-@click.option("-o", "--output", metavar="FILE|-", help="Where to save the payload; stdout unless given.")
+@click.option("-o", "--output", metavar="FILE|-", help="Where to save the payload; `-` is stdout.")
+@click.option("--force", is_flag=True, help="Without -o: replace the file that has the message's name.")
 @json_option
-def get(sequence: int, output: str | None, as_json: bool) -> None:
+def get(sequence: int, output: str | None, force: bool, as_json: bool) -> None:
     """Get the payload of a message.
 
-    It is checked against the size and checksum in its metadata. An interrupted download goes on where it
-    stopped. With `--json`, the metadata is printed instead of the payload, which `-o FILE` still saves.
+    Without `-o` it goes to stdout; what a terminal cannot show is saved in this folder, under the name in its
+    header `filename`. It is checked against the size and checksum in its metadata. An interrupted download
+    goes on where it stopped. With `--json`, the metadata is printed instead of the payload, which `-o FILE`
+    still saves.
     """
     with _client() as client:
         message = client.get(sequence)
+        if as_json and output == "-":
+            raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
+        if output is None and not as_json and _on_terminal() and not _is_text(message):
+            output = _own_name(message, force=force)
         if output is not None and output != "-":
-            try:
-                with ProgressBar(Path(output).name) as progress:
-                    client.download(message, output, progress=progress)
-            except KeyboardInterrupt:
-                raise MtsError("interrupted", "interrupted", {"hint": _GO_ON}) from None
-            emit(as_json, {**message_shape(message), "path": output}, f"message {sequence} saved as {output}")
+            _save(client, message, output)
+            emit(as_json, {**shape_of(message), "path": output}, f"message {sequence} saved as {output}")
         elif as_json:
-            if output == "-":
-                raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
-            emit(as_json, message_shape(message), "")
+            emit(as_json, shape_of(message), "")
         else:
-            stdout = sys.stdout.buffer
-            _spare_the_terminal(message, stdout, asked=output == "-")
-            client.download(message, stdout)
-            stdout.flush()
+            client.download(message, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
-def _spare_the_terminal(message: Message, stdout: BinaryIO, *, asked: bool) -> None:
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _is_text(message: Message) -> bool:
     kind = message.content_type.partition(";")[0].strip()
-    text = kind.startswith("text/") or kind in ("application/json", "application/xml", "application/x-ndjson")
-    if stdout.isatty() and not text and not asked:
+    return kind.startswith("text/") or kind in ("application/json", "application/xml", "application/x-ndjson")
+
+
+def _own_name(message: Message, *, force: bool) -> str:
+    """The name a message brings along; an error that says what to do when it brings none, or one that is taken."""
+    name = safe_filename(message.headers)
+    how = f"mts get {message.sequence} -o FILE"
+    if name is None:
         raise MtsError(
             "bad_request",
-            f"message {message.sequence} is {kind}, which a terminal cannot show",
-            {"hint": f"save it: mts get {message.sequence} -o FILE; or insist: -o -"},
+            f"message {message.sequence} is {message.content_type}, which a terminal cannot show",
+            {"hint": f"save it: {how}; or insist: -o -"},
         )
+    if not force and os.path.lexists(name):
+        raise MtsError(
+            "bad_request", f"{name} is here already", {"hint": f"save it elsewhere: {how}; or replace it: --force"}
+        )
+    return name
+
+
+def _save(client: Client, message: Message, path: str) -> None:
+    try:
+        with ProgressBar(Path(path).name) as progress:
+            client.download(message, path, progress=progress)
+    except KeyboardInterrupt:
+        raise MtsError("interrupted", "interrupted", {"hint": _GO_ON}) from None
 
 
 @click.command()
@@ -229,7 +250,7 @@ def latest(subject: str, as_json: bool) -> None:
     """Print the last sequence of SUBJECT, 0 when it is empty."""
     with _client() as client:
         sequence = client.latest(subject)
-    emit(as_json, {"subject": subject, "latest_sequence": sequence}, str(sequence))
+    emit(as_json, {"subject": subject, "latest_sequence": wire_number(sequence)}, str(sequence))
 
 
 # -- uploads
@@ -243,7 +264,7 @@ def receipt(upload_id: str, wait: bool, as_json: bool) -> None:
     """Show what became of an upload."""
     with _client() as client:
         found = client.receipt(upload_id, wait=MAX_WAIT_SECONDS if wait else 0)
-    emit(as_json, receipt_shape(found), lambda: receipt_text(found))
+    emit(as_json, shape_of(found), lambda: receipt_text(found))
 
 
 @click.command()
@@ -253,7 +274,7 @@ def abort(upload_id: str, as_json: bool) -> None:
     """Give an upload up, deleting what arrived."""
     with _client() as client:
         found = client.abort(upload_id)
-    emit(as_json, receipt_shape(found), lambda: receipt_text(found))
+    emit(as_json, shape_of(found), lambda: receipt_text(found))
 
 
 @click.command()

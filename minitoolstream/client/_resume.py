@@ -33,7 +33,8 @@ class ResumeSlot:
     """
 
     def __init__(self, folder: Path, *key: str) -> None:
-        self._path = folder / (hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + SUFFIX)
+        digest = hashlib.sha256(os.fsencode("\0".join(key))).hexdigest()  # a path need not be UTF-8
+        self._path = folder / (digest[:32] + SUFFIX)
         self._file: int | None = None
         self.owned = False
 

@@ -14,6 +14,7 @@ import msgspec
 from minitoolstream.api.app import Request, Response, Route
 from minitoolstream.api.auth import BearerGuard
 from minitoolstream.api.openapi import openapi
+from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
 from minitoolstream.host.cors import Cors
 from minitoolstream.host.dispatch import Dispatcher, api_endpoint, own_endpoint
@@ -26,7 +27,6 @@ from minitoolstream.host.router import Router
 from minitoolstream.host.schedules import Schedule
 from minitoolstream.host.sqs import Poller, open_queue
 from minitoolstream.host.webhook import PATH, Webhook
-from minitoolstream.stack.bundle import bundled
 
 SLOW_SECONDS = 1.0
 PUBLISH_METRICS_EVERY = 0.25

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from minitoolstream.api.app import Route
+from minitoolstream.bundle import bundled
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack.bundle import bundled
 
 NAMES = ("publish", "fetch", "on_object_created", "ttl_sweeper")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import resource
 import socket
 import time
@@ -15,17 +16,22 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host import logs
 from minitoolstream.host.asgi import Wiring
-from minitoolstream.host.auth import is_loopback
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions, load_functions
 from minitoolstream.host.supervisor import Supervisor
 from minitoolstream.host.worker import BACKLOG, Worker
+from minitoolstream.net.addresses import is_loopback
 from minitoolstream.services.reconcile_uploads import reconcile
 
 DRAIN_SECONDS = 25.0
 _WORKER_DRAIN_SECONDS = DRAIN_SECONDS - 3
 _BIND_SECONDS = 3.0
 log = logging.getLogger("mts.host")
+
+
+def worker_count(settings: Settings) -> int:
+    """As set, or one for two cores: the others are for the object store and Tarantool."""
+    return int(settings["server.workers"]) or max(1, (os.cpu_count() or 2) // 2)
 
 
 def serve(settings: Settings, functions: Functions | None = None, wiring: Wiring | None = None) -> int:
@@ -45,7 +51,7 @@ def serve(settings: Settings, functions: Functions | None = None, wiring: Wiring
         log.warning("%s", warning)
     if not is_loopback(host):
         log.warning("other machines can reach %s, and this server speaks no TLS: put a proxy before it", host)
-    workers = max(1, settings["server.workers"])
+    workers = worker_count(settings)
     worker = Worker(settings, functions, wiring, Board(workers), listener, _WORKER_DRAIN_SECONDS)
     gc.freeze()
 

@@ -25,7 +25,7 @@ def run(
     folder: Path | None = None,
     each_line: Update = ignore,
 ) -> None:
-    """MtsError `command_failed` with the end of the log when it does not exit with 0."""
+    """MtsError `start_failed` with the end of the log when it does not exit with 0."""
     log.parent.mkdir(parents=True, exist_ok=True)
     since = log.stat().st_size if log.exists() else 0
     with log.open("a", encoding="utf-8") as file:

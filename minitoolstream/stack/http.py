@@ -1,4 +1,4 @@
-"""Small questions to the host, in the way of a health check: no retries, no waiting, no exception."""
+"""Small questions to the host and the store, as a health check asks them: no retries, no waiting, no exception."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ask(url: str, *, token: str | None = None, timeout: float = 3.0) -> Answer:
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        # The address is the host's own; a proxy of the environment must not see it.
+        # The address is one of the stack's; a proxy of the environment must not see it.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=timeout) as answer:
             return Answer(answer.status, _decoded(answer.read()))

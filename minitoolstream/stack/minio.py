@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack.http import ask
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
 
@@ -86,11 +85,7 @@ def webhook_arn(region: str) -> str:
 
 
 def is_ready(endpoint: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=2) as answer:  # noqa: S310  # nosec B310
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
+    return ask(f"{endpoint}/minio/health/ready").status == 200
 
 
 def ensure_user(endpoint: str, root: Credentials, user: Credentials, bucket: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack import ministack_server
 from minitoolstream.stack.commands import Update, ignore
+from minitoolstream.stack.http import ask
 from minitoolstream.stack.minio import Credentials, bucket_policy
 from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import Launch
@@ -62,11 +61,7 @@ def launch(
 
 
 def is_ready(endpoint: str) -> bool:
-    try:
-        with urllib.request.urlopen(endpoint + ministack_server.HEALTH, timeout=2) as answer:  # noqa: S310  # nosec B310
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
+    return ask(endpoint + ministack_server.HEALTH).status == 200
 
 
 def takes(endpoint: str, user: Credentials, bucket: str, region: str) -> bool:

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack.ports import can_bind, is_loopback, keep_or_free, listens, reachable, split_address
+from minitoolstream.net.addresses import is_loopback
+from minitoolstream.stack.ports import can_bind, keep_or_free, listens, reachable, split_address
 from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, State
 
 # What a user may ask for; never a default.

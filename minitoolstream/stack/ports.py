@@ -51,10 +51,6 @@ def split_address(address: str, default_port: int) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def is_loopback(host: str) -> bool:
-    return host in {"localhost", "::1"} or host.startswith("127.")
-
-
 def reachable(host: str) -> str:
     """The address under which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  # nosec B104

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import asynctnt
 
-from minitoolstream.stack.bundle import bundled
+from minitoolstream.bundle import bundled
 from minitoolstream.stack.ports import split_address
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 import minitoolstream
+from minitoolstream.bundle import bundled
 from minitoolstream.config import OPTIONS, Settings, env_name
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import object_store, tarantool
-from minitoolstream.stack.bundle import bundled
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.credentials import Secrets, load_or_generate
 from minitoolstream.stack.get_tarantool import get_tarantool

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from minitoolstream import client as sdk
+from minitoolstream.api.errors import HTTP_STATUS
 from scripts import gen_cli_docs
+from tests.error_codes import raised_by
 from tests.live import Live
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,13 @@ def test_every_example_runs(example: Path, live: Live, tmp_path: Path) -> None:
         "async_pipeline.py": "{'ann': 100, 'bob': 100, 'eve': 100}",
     }
     assert expected[example.name] in shown
+
+
+def test_the_sdk_page_lists_the_codes_that_its_calls_raise() -> None:
+    table = SDK_PAGE.partition("| code | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    listed = [code for row in table.splitlines() for code in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == raised_by("client", "config", "domain", "net") | set(HTTP_STATUS)
 
 
 def test_every_public_name_has_a_docstring_and_the_clients_have_the_same_methods() -> None:

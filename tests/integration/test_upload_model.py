@@ -550,7 +550,7 @@ def test_uploads_follow_their_model(world: World) -> None:
     run_state_machine_as_test(
         make,
         settings=settings(
-            max_examples=100,
+            max_examples=2 * settings().max_examples,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -9,10 +9,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from minitoolstream.cli import output
 from minitoolstream.cli.main import Group, cli
 from minitoolstream.cli.output import EXIT_CODES_HELP, Exit, emit, exit_code, json_option
 from minitoolstream.cli.progress import ProgressBar, human_size, human_time
 from minitoolstream.domain.errors import MtsError
+from tests.error_codes import raised_by
 
 
 def group_with(failure: BaseException | None) -> click.Group:
@@ -63,6 +65,9 @@ def test_an_error_with_json_is_json_on_stdout() -> None:
         ("not_found", 3),
         ("checksum_mismatch", 4),
         ("upload_rejected", 4),
+        ("upload_aborted", 4),
+        ("upload_expired", 4),
+        ("upload_incomplete", 4),
         ("unavailable", 5),
         ("internal", 1),
         ("interrupted", 130),
@@ -70,6 +75,10 @@ def test_an_error_with_json_is_json_on_stdout() -> None:
 )
 def test_each_error_has_its_exit_code(code: str, expected: int) -> None:
     assert exit_code(MtsError(code, "")) == expected
+
+
+def test_every_code_with_an_exit_code_of_its_own_is_raised_somewhere() -> None:
+    assert set(output._EXIT_OF_CODE) | set(output._HINTS) <= raised_by()
 
 
 def test_ctrl_c_is_130() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from minitoolstream.cli import stream_commands
+from minitoolstream.cli.filenames import safe_filename
 from minitoolstream.cli.main import cli
 from minitoolstream.client import Client
 from tests.unit.fake_host import HOSTS, TOKEN, FakeHost, answer, api_error
@@ -45,7 +47,7 @@ def test_publish_a_file_and_get_it_back(mts: Mts, host: FakeHost, tmp_path: Path
     (tmp_path / "film.mp4").write_bytes(b"a film")
     result = mts("publish", "videos", "film.mp4", "--header", "kind=film", "--header", "note=a=b")
     assert (result.exit_code, result.stdout) == (0, "film.mp4: message 1\n")
-    assert host.messages[0].meta["headers"] == {"kind": "film", "note": "a=b"}
+    assert host.messages[0].meta["headers"] == {"filename": "film.mp4", "kind": "film", "note": "a=b"}
     assert host.messages[0].meta["content_type"] == "video/mp4"
     result = mts("get", "1", "-o", "copy.mp4")
     assert result.stdout == "message 1 saved as copy.mp4\n"
@@ -198,6 +200,104 @@ def test_get_json_is_the_metadata_and_saves_when_told_where(mts: Mts, host: Fake
     assert json.loads(mts("get", "1", "--json", "-o", "copy").stdout)["path"] == "copy"
     assert (tmp_path / "copy").read_bytes() == b"hello"
     assert mts("get", "1", "--json", "-o", "-").exit_code == 2
+
+
+def test_json_has_large_numbers_as_strings_as_the_api_does(mts: Mts, host: FakeHost) -> None:
+    large = 2**60
+    body = f'{{"state": "committed", "sequence": "{large}", "partition": 0, "offset": "{large}"}}'
+    host.once("/messages", answer(201, body.encode()))
+    shown = json.loads(mts("publish", "orders", "--data", "x", "--json").stdout)
+    assert shown == {"state": "committed", "sequence": str(large), "partition": 0, "offset": str(large)}
+    host.once("/latest", answer(200, f'{{"subject": "orders", "latest_sequence": "{large}"}}'.encode()))
+    assert json.loads(mts("latest", "orders", "--json").stdout)["latest_sequence"] == str(large)
+
+
+# -- names of files
+
+
+def test_the_name_of_a_file_goes_along_and_one_that_is_given_wins(mts: Mts, host: FakeHost, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "film.mp4").write_bytes(b"a film")
+    mts("publish", "videos", "folder/film.mp4")
+    mts("publish", "videos", "folder/film.mp4", "--header", "filename=other.mp4")
+    mts("publish", "videos", "-", input=b"no name")
+    names = [message.meta["headers"].get("filename") for message in host.messages]
+    assert names == ["film.mp4", "other.mp4", None]
+
+
+def test_a_name_that_is_not_utf8_is_no_obstacle(mts: Mts, host: FakeHost, tmp_path: Path) -> None:
+    name = os.fsdecode(b"f\xfclm")
+    (tmp_path / name).write_bytes(b"a film")
+    assert mts("publish", "videos", name).exit_code == 0
+    assert host.messages[0].meta["headers"]["filename"] == "f\ufffdlm"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_commands, "_on_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_what_a_terminal_cannot_show_is_saved_under_its_name(mts: Mts, tmp_path: Path) -> None:
+    (tmp_path / "film.mp4").write_bytes(b"a film")
+    mts("publish", "videos", "film.mp4")
+    refused = mts("get", "1")
+    assert refused.exit_code == 2
+    assert "film.mp4 is here already" in refused.stderr
+    assert "--force" in refused.stderr
+    (tmp_path / "film.mp4").write_bytes(b"another")
+    assert mts("get", "1", "--force").stdout == "message 1 saved as film.mp4\n"
+    assert (tmp_path / "film.mp4").read_bytes() == b"a film"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_link_that_leads_nowhere_is_a_name_that_is_taken(mts: Mts, tmp_path: Path) -> None:
+    mts("publish", "videos", "-", "--header", "filename=film", input=b"\x00")
+    (tmp_path / "film").symlink_to(tmp_path / "elsewhere")
+    assert mts("get", "1").exit_code == 2
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_text_is_shown_and_binary_without_a_name_is_refused_with_a_hint(mts: Mts) -> None:
+    mts("publish", "orders", "--data", "hello", "--header", "filename=hello.txt")
+    assert mts("get", "1").stdout == "hello"
+    mts("publish", "orders", "-", input=b"\x00")
+    refused = mts("get", "2")
+    assert refused.exit_code == 2
+    assert "mts get 2 -o FILE" in refused.stderr
+    assert mts("get", "2", "-o", "-").stdout_bytes == b"\x00"
+
+
+def test_a_pipe_gets_the_payload_whatever_its_name(mts: Mts, tmp_path: Path) -> None:
+    mts("publish", "videos", "-", "--header", "filename=film", input=b"\x00film")
+    assert mts("get", "1").stdout_bytes == b"\x00film"
+    assert not (tmp_path / "film").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("film.mp4", "film.mp4"),
+        ("Übergröße 2.mp4", "Übergröße 2.mp4"),
+        ("../../etc/passwd", "passwd"),
+        ("/etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("C:evil", "C_evil"),
+        (".bashrc", "bashrc"),
+        ("-rf", "rf"),
+        ("a\x00b\x1b[31mc\nd\u202ee", "ab[31mcde"),
+        ("film.mp4. ", "film.mp4"),
+        ("x" * 300 + ".mp4", "x" * 196 + ".mp4"),
+        ("ü" * 300, "ü" * 100),
+        ("..", None),
+        ("folder/", None),
+        ("\u202e", None),
+        ("", None),
+    ],
+)
+def test_the_name_of_a_message_leads_nowhere_else(given: str, safe: str | None) -> None:
+    assert safe_filename({"filename": given}) == safe
 
 
 def test_a_damaged_payload_is_4(mts: Mts, host: FakeHost, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:
         ("MTS_UPLOADS_PART_SIZE", "16 monkeys", "uploads.part_size"),
         ("MTS_MINIO_USE_SSL", "2", "minio.use_ssl"),
         ("MTS_SERVER_PORT", "65536", "server.port"),
-        ("MTS_SERVER_WORKERS", "0", "server.workers"),
+        ("MTS_SERVER_WORKERS", "-1", "server.workers"),
         ("MTS_UPLOADS_PART_SIZE", "4MiB", "uploads.part_size"),
         ("MTS_UPLOADS_PART_SIZE", "6GiB", "uploads.part_size"),
         ("MTS_TARANTOOL_WAL_MODE", "none", "tarantool.wal_mode"),

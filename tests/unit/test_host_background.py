@@ -18,7 +18,6 @@ from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.host import logs, serve, supervisor
 from minitoolstream.host.asgi import Host, Wiring
-from minitoolstream.host.auth import is_loopback
 from minitoolstream.host.board import SLOT_BYTES, Board
 from minitoolstream.host.functions import NAMES, Functions, load_functions
 from minitoolstream.host.metrics import Metrics
@@ -262,14 +261,6 @@ def test_a_missing_function_is_named(tmp_path: Path) -> None:
 def test_a_token_is_one_word(token: str) -> None:
     with pytest.raises(MtsError, match="one word"):
         BearerGuard(token, "api")
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("h", False)],
-)
-def test_loopback_is_told_from_the_rest(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 @pytest.mark.parametrize("missing", ["server__token", "server__webhook_token"])

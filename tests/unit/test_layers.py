@@ -17,6 +17,7 @@ PACKAGE = "minitoolstream"
 MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "config": {"domain"},
+    "bundle": {"domain"},
     "request_id": set(),
     "net": set(),
     "ports": {"domain"},
@@ -25,9 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bootstrap": {"adapters", "config", "ports", "services"},
     "api": {"domain", "ports", "services", "bootstrap", "request_id"},
     "functions": {"api", "services", "domain", "bootstrap"},
-    "host": {"api", "bootstrap", "config", "domain", "ports", "request_id", "services", "stack"},
+    "host": {"api", "bootstrap", "bundle", "config", "domain", "net", "ports", "request_id", "services"},
     "client": {"api", "config", "domain", "net"},
-    "stack": {"client", "config", "domain", "net"},
+    "stack": {"bundle", "client", "config", "domain", "net"},
     "cli": {"client", "config", "domain", "host", "stack"},
 }
 """Everyone may import its own layer; `api` opens the core where a Lambda's first call needs it."""

@@ -269,7 +269,7 @@ async def test_a_steady_stream_of_publishes_never_nests(monkeypatch: pytest.Monk
     """Each message arrives while the one before is being committed, for longer than any stack is deep."""
     kit = core_kit()
     commit = kit.metadata.commit_pack
-    left = 3_000
+    left, all_sent = 3_000, asyncio.Event()
     answers: list[asyncio.Task[PackResult]] = []
 
     async def committed(*arguments: object) -> object:
@@ -278,11 +278,12 @@ async def test_a_steady_stream_of_publishes_never_nests(monkeypatch: pytest.Monk
             left -= 1
             answers.append(asyncio.create_task(publish_inline(kit.core, message())))
             await asyncio.sleep(0)
+        else:
+            all_sent.set()
         return await commit(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kit.metadata, "commit_pack", committed)
     await publish_inline(kit.core, message())
-    while left:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(all_sent.wait(), 30)
     results = await asyncio.gather(*answers)
     assert len({result.receipt.sequence for result in results if result.receipt}) == 3_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from minitoolstream.domain.errors import MtsError
@@ -181,6 +183,41 @@ async def test_what_the_store_does_not_confirm_is_tried_again_later() -> None:
     assert (await reconcile(kit.core)).objects_deleted == 0
     kit.advance(61)
     assert (await reconcile(kit.core)).objects_deleted == 1
+
+
+async def test_one_object_the_store_refuses_to_delete_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit = core_kit()
+    uploads = [(await kit.ticket(2)).upload for _ in range(5)]
+    for upload in uploads:
+        kit.put(upload, b"ok")
+        await kit.metadata.abort_upload(upload.id)
+    stubborn = uploads[3].object_name
+    delete = kit.payloads.delete_many
+
+    async def refusing(names: Sequence[str]) -> list[str]:
+        if stubborn in names:
+            raise MtsError("internal", "the store answered nonsense")
+        return await delete(names)
+
+    monkeypatch.setattr(kit.payloads, "delete_many", refusing)
+    assert (await reconcile(kit.core)).objects_deleted == 4
+    assert list(kit.payloads.objects) == list(kit.metadata.trash) == [stubborn]
+    monkeypatch.undo()
+    kit.advance(61)
+    assert (await reconcile(kit.core)).objects_deleted == 1
+
+
+async def test_the_trash_waits_while_the_store_is_down() -> None:
+    kit = core_kit()
+    upload = (await kit.ticket(2)).upload
+    await kit.metadata.abort_upload(upload.id)
+    kit.payloads.down = True
+    with pytest.raises(MtsError):
+        await delete_trash(kit.core)
+    kit.payloads.down = False
+    assert await delete_trash(kit.core) == 1
 
 
 async def test_old_idempotency_keys_are_forgotten() -> None:

@@ -62,6 +62,27 @@ def test_a_process_that_is_gone_shows_as_crashed_not_as_running(home: Path) -> N
     assert report["processes"]["host"]["state"] == "crashed"
 
 
+def test_up_ends_with_the_address_of_the_page_and_without_the_token(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = {
+        "state": "running",
+        "http": "http://127.0.0.1:8080",
+        "token_file": str(home / "token"),
+        "object_store": {"kind": "minio", "endpoint": "http://127.0.0.1:9000", "bucket": "b"},
+        "tarantool": {"address": "127.0.0.1:3301"},
+        "processes": {},
+    }
+    monkeypatch.setenv("MTS_TOKEN", "hush-hush")
+    monkeypatch.setattr("minitoolstream.stack.up.up", lambda *_arguments, **_options: None)
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: started)
+    shown = mts("up")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[-1].strip() == "http://127.0.0.1:8080/"
+    assert "mts token" in shown.stdout
+    assert "hush-hush" not in shown.output
+
+
 def test_config_show_names_sources_and_hides_secrets(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MTS_TOKEN", "hush-hush")
     (home.parent / "mts.yaml").write_text("server:\n  workers: 7\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from minitoolstream.bundle import bundled
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack.bundle import bundled
 from minitoolstream.stack.credentials import load_or_generate
 from minitoolstream.stack.lock import locked
 from minitoolstream.stack.private_files import private_folder, write_private

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import apt, venvs
+from minitoolstream.stack.console import Console
 from minitoolstream.stack.program import Program
+from scripts import tools
 from scripts.test import Counts, tap_counts
 
 
@@ -133,6 +136,18 @@ def test_every_pin_of_a_private_virtualenv_has_a_hash() -> None:
         for requirement in lock.read_text().replace("\\\n", " ").splitlines():
             assert "==" in requirement, lock
             assert "--hash=sha256:" in requirement, lock
+
+
+def test_getting_a_tool_is_a_step_that_ends_with_where_it_came_from() -> None:
+    shown = io.StringIO()
+    program = Program(Path("/usr/bin/thing"), "on PATH")
+
+    def getter(*, update: Callable[[str], None]) -> Program:
+        update("looking")
+        return program
+
+    assert tools.get(Console(shown), "Thing", getter) is program
+    assert shown.getvalue() == "✓ Thing          on PATH\n"
 
 
 class TestCountsOfLuaTests:

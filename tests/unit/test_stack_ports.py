@@ -7,7 +7,6 @@ import pytest
 from minitoolstream.stack.ports import (
     can_bind,
     free_port,
-    is_loopback,
     keep_or_free,
     listens,
     reachable,
@@ -48,13 +47,6 @@ def test_nobody_listens_on_a_free_port() -> None:
 )
 def test_an_address_is_split_into_host_and_port(address: str, expected: tuple[str, int]) -> None:
     assert split_address(address, 3301) == expected
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("10.0.0.5", False)]
-)
-def test_loopback_is_known(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 def test_a_server_on_every_interface_is_reached_by_loopback() -> None:

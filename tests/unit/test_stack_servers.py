@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +16,9 @@ from minitoolstream.stack import apt, get_minio, get_tarantool, minio, object_st
 from minitoolstream.stack.commands import ignore, output, run
 from minitoolstream.stack.get_minio import is_new_enough
 from minitoolstream.stack.minio import Credentials, Webhook
-from minitoolstream.stack.ministack_server import allowed, gate
+from minitoolstream.stack.ministack_server import HEALTH, allowed, gate
 from minitoolstream.stack.object_store import choose
+from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
 from minitoolstream.stack.state import State
@@ -170,6 +173,32 @@ class TestMinio:
         )
 
 
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path in {"/minio/health/ready", HEALTH} else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.mark.parametrize("kind", ["minio", "ministack"])
+def test_a_proxy_of_the_environment_does_not_stand_between_us_and_the_store(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        assert object_store.is_ready(kind, endpoint)
+        assert not object_store.is_ready(kind, f"{endpoint}/other")
+        server.shutdown()
+    assert not object_store.is_ready(kind, endpoint)
+
+
 class TestGateOfTheEmulator:
     SIGNED = b"AWS4-HMAC-SHA256 Credential=AKIA123/20260101/us-east-1/s3/aws4_request, SignedHeaders=host"
 
@@ -228,6 +257,7 @@ def test_a_failing_command_is_an_error_with_the_end_of_its_output(tmp_path: Path
     lines: list[str] = []
     with pytest.raises(MtsError, match="ended with 3") as caught:
         run(["sh", "-c", "echo working; echo no luck >&2; exit 3"], log=tmp_path / "log", each_line=lines.append)
+    assert caught.value.code == "start_failed"
     assert caught.value.details["log_tail"][-1] == "no luck"
     assert sorted(lines) == ["no luck", "working"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minitoolstream.domain.errors import MtsError
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def bundled(name: str) -> Path:

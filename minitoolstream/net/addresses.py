@@ -1,4 +1,4 @@
-"""Addresses that only this machine can reach."""
+"""What can be told from an address alone."""
 
 from __future__ import annotations
 
