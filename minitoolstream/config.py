@@ -90,10 +90,13 @@ class Option:
     parse: Callable[[Any], Any]
     about: str
     secret: bool = False
+    short: str | None = None
 
     @property
-    def env(self) -> str:
-        return "MTS_" + self.key.upper().replace(".", "_")
+    def names(self) -> tuple[str, ...]:
+        """Environment variables that set it; the first is the one that docs and messages use."""
+        full = "MTS_" + self.key.upper().replace(".", "_")
+        return (self.short, full) if self.short else (full,)
 
 
 STORE_KINDS = ("auto", "minio", "ministack")
@@ -102,19 +105,19 @@ OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
     Option("server.port", 0, _between(_integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
     Option("server.workers", 0, _between(_integer, 0, 256), "worker processes of the host; 0: one for two cores"),
-    Option("server.urls", (), _words, "addresses of hosts, for the CLI and SDK; several are tried in turn"),
+    Option("server.urls", (), _words, "addresses of hosts, for CLI and SDK, tried in turn", short="MTS_URL"),
     Option("server.cors_origins", (), _words, "web origins that may call the API from a browser"),
     Option("server.inline_limit", 4 * MIB, parse_bytes, "largest body of an inline publish"),
     Option("server.batch_limit", 16 * MIB, parse_bytes, "largest body of a batch publish"),
-    Option("server.token", None, str, "bearer token of the API", secret=True),
-    Option("server.webhook_token", None, str, "token the object store sends with its events", secret=True),
+    Option("server.token", None, str, "bearer token of the API", secret=True, short="MTS_TOKEN"),
+    Option("server.webhook_token", None, str, "token of the store's events", secret=True, short="MTS_WEBHOOK_TOKEN"),
     Option("tarantool.address", "127.0.0.1:3301", str, "host:port of Tarantool; port 0 with `mts up`: a free one"),
     Option("tarantool.user", "mts", str, "the application's user"),
     Option("tarantool.password", None, str, "its password", secret=True),
     Option("tarantool.timeout", 5.0, parse_duration, "how long a call may take"),
     Option("tarantool.memory", 256 * MIB, parse_bytes, "memory for metadata (`memtx_memory`), with `mts up`"),
     Option("tarantool.wal_mode", "write", _one_of("write", "fsync"), "`fsync` survives a power loss, with `mts up`"),
-    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up`"),
+    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up`", short="MTS_TARANTOOL"),
     Option("minio.endpoint", "127.0.0.1:9000", str, "host:port or URL of the object store (S3 API)"),
     Option("minio.public_endpoint", None, str, "the same as clients reach it, when that differs"),
     Option("minio.use_ssl", False, _boolean, "https when the endpoint is given without a scheme"),
@@ -123,7 +126,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("minio.access_key", None, str, "access key of the object store", secret=True),
     Option("minio.secret_key", None, str, "secret key of the object store", secret=True),
     Option("minio.cors_origins", ("*",), _words, "web origins that may use presigned URLs, with `mts up`"),
-    Option("object_store.kind", "auto", _one_of(*STORE_KINDS), f"one of {', '.join(STORE_KINDS)}, with `mts up`"),
+    Option("object_store.kind", "auto", _one_of(*STORE_KINDS), "which one, with `mts up`", short="MTS_OBJECT_STORE"),
     Option("object_store.queue_url", None, str, "SQS queue with the bucket's events, instead of the webhook"),
     Option("uploads.part_size", 16 * MIB, _part_size, "payloads above it are uploaded in parts of it"),
     Option("uploads.ticket_life", 3600.0, parse_duration, "life of a ticket"),
@@ -137,8 +140,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("logging.level", "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
     Option("logging.format", "json", _one_of("json", "text"), "json or text"),
 )
-ALIASES = {"tarantool.binary": "MTS_TARANTOOL", "object_store.kind": "MTS_OBJECT_STORE", "server.urls": "MTS_URL",
-           "server.token": "MTS_TOKEN", "server.webhook_token": "MTS_WEBHOOK_TOKEN"}
 NOT_YET = {
     "ttl": "messages do not expire yet",
     "subscription": "readers cannot wait for messages yet",
@@ -186,7 +187,7 @@ class Settings:
 
 
 def env_name(key: str) -> str:
-    return ALIASES.get(key, _BY_KEY[key].env)
+    return _BY_KEY[key].names[0]
 
 
 def user_state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -214,7 +215,7 @@ def load_settings(
 def _choose(
     option: Option, environ: Mapping[str, str], sources: tuple[tuple[str, Mapping[str, Any]], ...]
 ) -> Value:
-    candidates = [(name, environ.get(name)) for name in (ALIASES.get(option.key), option.env) if name]
+    candidates = [(name, environ.get(name)) for name in option.names]
     candidates += [(source, values.get(option.key)) for source, values in sources]
     for source, raw in candidates:
         if raw is None or raw == "":

@@ -190,7 +190,8 @@ class MetadataStore(Protocol):
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
         """What became of each, in order; None for an upload nobody knows."""
 
-    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt]: ...
+    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt, bool]:
+        """The upload, what became of it, and whether its payload is in the trash now."""
 
     async def expire_upload(self, upload_id: str) -> Receipt: ...
 

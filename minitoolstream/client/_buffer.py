@@ -57,6 +57,7 @@ class Buffer:
         self._waiting_bytes = 0  # not sent yet
         self._held_bytes = 0  # the same, and those under way
         self._closed = False
+        self._ended = False
         self._hurry = False
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
@@ -105,9 +106,10 @@ class Buffer:
 
     async def flush(self) -> None:
         """Send all that waits now; raises when any message since the last flush was not published."""
-        self._hurry = True
-        self.woken()
-        await self._idle.wait()
+        if not self._ended:
+            self._hurry = True
+            self.woken()
+            await self._idle.wait()
         self.raise_failures()
 
     def raise_failures(self) -> None:
@@ -135,6 +137,7 @@ class Buffer:
         unsent = Result(error=MtsError("closed", "not sent, because the client was closed"))
         for entry in left:
             self._resolve(entry.future, unsent)
+        self._ended = True
         self._idle.set()
         self._room()
 

@@ -62,8 +62,8 @@ def _missing(upload: Upload, parts: Sequence[StoredPart]) -> list[int]:
 async def abort_upload(core: Core, upload_id: str) -> Receipt:
     """The producer gave up. The payload is in the trash from here on; deleting it now only saves the reconciler
     a walk, so a store that is down does not fail the abort."""
-    upload, receipt = await core.metadata.abort_upload(upload_id)
-    if receipt.state is State.ABORTED and upload.byte_from is None:
+    upload, receipt, in_trash = await core.metadata.abort_upload(upload_id)
+    if in_trash and upload.byte_from is None:
         try:
             await delete_objects(core, [(upload.object_name, upload.part_size is not None)])
         except MtsError as error:

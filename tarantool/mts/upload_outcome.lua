@@ -174,7 +174,8 @@ local function ended(id, state, reason, put_grace, may_end)
         if may_end(row) then
             row = end_without_message(effects, row, state, reason, put_grace)
         end
-        return {upload = upload.describe(row), receipt = upload.receipt(row)}
+        return {upload = upload.describe(row), receipt = upload.receipt(row),
+            in_trash = object.in_trash(upload.object_name(row))}
     end)
 end
 

@@ -309,8 +309,8 @@ async def test_an_abort_is_final_and_idempotent(kit: Kit) -> None:
     upload, in_parts = await kit.open(), await kit.open(20, part_size=10)
     await kit.store.abort_upload(in_parts.id)
     for _ in range(2):
-        described, receipt = await kit.store.abort_upload(upload.id)
-        assert (described.state, receipt.state) == (State.ABORTED, State.ABORTED)
+        described, receipt, in_trash = await kit.store.abort_upload(upload.id)
+        assert (described.state, receipt.state, in_trash) == (State.ABORTED, State.ABORTED, True)
         assert receipt.reason == "aborted by the producer"
     trash = await kit.trash()
     assert (trash[upload.object_name], trash[in_parts.object_name]) == (False, True)
@@ -333,6 +333,7 @@ async def test_an_object_that_comes_after_its_upload_ended_goes_to_the_trash_aga
     await kit.store.abort_upload(upload.id)
     await kit.store.trash_done([upload.object_name])
     assert upload.object_name not in await kit.trash()
+    assert (await kit.store.abort_upload(upload.id))[2] is False
     assert (await kit.commit(upload)).state is State.ABORTED
     assert upload.object_name in await kit.trash()
 

@@ -121,6 +121,12 @@ class Producers(_Threads):
         target = len(self.acknowledged) + count
         eventually(lambda: self._failed or len(self.acknowledged) >= target, within=GIVE_UP_AFTER)
 
+    def stands_still(self) -> bool:
+        """Nothing is acknowledged for a while."""
+        before = len(self.acknowledged)
+        time.sleep(0.3)
+        return len(self.acknowledged) == before
+
     @property
     def repeated(self) -> int:
         """How many messages had to be sent more than once."""

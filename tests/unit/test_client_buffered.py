@@ -134,6 +134,7 @@ async def test_a_closed_publisher_refuses(host: FakeHost) -> None:
         pass
     with pytest.raises(MtsError, match="closed"):
         await publisher.publish(b"a")
+    await asyncio.wait_for(publisher.flush(), 5)
 
 
 # -- the sync client

@@ -228,4 +228,4 @@ def test_unfinished_uploads_are_remembered_for_the_user_not_the_stack(monkeypatc
 
 def test_every_option_says_what_it_is_for() -> None:
     assert all(option.about for option in OPTIONS)
-    assert len({option.env for option in OPTIONS}) == len(OPTIONS)
+    assert len({name for option in OPTIONS for name in option.names}) == sum(len(option.names) for option in OPTIONS)

@@ -84,7 +84,7 @@ class MemoryMetadata:
             self._uploads.discard_late(row)
         return self._uploads.receipt(row, duplicate=row.state is State.COMMITTED)
 
-    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt]:
+    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt, bool]:
         row = self._known(upload_id)
         if row.state is State.COMMITTED:
             raise MtsError(
@@ -94,7 +94,7 @@ class MemoryMetadata:
             )
         if not row.state.final:
             self._uploads.end(row, State.ABORTED, "aborted by the producer")
-        return row.described(), self._uploads.receipt(row)
+        return row.described(), self._uploads.receipt(row), row.object_name in self.trash
 
     async def expire_upload(self, upload_id: str) -> Receipt:
         row = self._known(upload_id)

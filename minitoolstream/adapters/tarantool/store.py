@@ -59,8 +59,9 @@ class TarantoolMetadata:
         receipts = await self._tarantool.call("upload_commit", items, self._grace)
         return [None if item["state"] == "unknown" else _receipt(item) for item in receipts]
 
-    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt]:
-        return _pair(await self._tarantool.call("upload_abort", upload_id, self._grace))
+    async def abort_upload(self, upload_id: str) -> tuple[Upload, Receipt, bool]:
+        ended = await self._tarantool.call("upload_abort", upload_id, self._grace)
+        return *_pair(ended), ended["in_trash"]
 
     async def expire_upload(self, upload_id: str) -> Receipt:
         return _pair(await self._tarantool.call("upload_expire", upload_id, self._grace))[1]
