@@ -9,7 +9,7 @@ import msgspec
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """What the first landing must reach. It is printed, and decides nothing."""
+    """What a change must not fall below. It is printed, and decides nothing."""
 
     value: float
     at_most: bool = False

@@ -23,7 +23,7 @@ def run(bench: Bench) -> list[Row]:
             ten[16]["ticket, PUT, receipt"],
             ten[16]["raw PUT"],
             floor=0.50,
-            reference="the original's servers 0.71, Kafka claim check 0.74",
+            reference="the Go servers of the specification 0.71, Kafka claim check 0.74",
         ),
         *(_inline(ten[flight], 10, flight, *floor) for flight, floor in INLINE_10KB.items()),
         *(_inline(one[flight], 1, flight, *floor) for flight, floor in INLINE_1KB.items()),

@@ -1,4 +1,4 @@
-"""Every limit a user can meet, in one place; `docs/limits.md` shows them and a test compares the two."""
+"""The limits a user can meet; `docs/limits.md` shows them."""
 
 from __future__ import annotations
 

@@ -121,6 +121,11 @@ class Producers(_Threads):
         target = len(self.acknowledged) + count
         eventually(lambda: self._failed or len(self.acknowledged) >= target, within=GIVE_UP_AFTER)
 
+    def wait_for_a_refusal(self) -> None:
+        """Until another message has to be sent again."""
+        before = self.repeated
+        eventually(lambda: self._failed or self.repeated > before, within=GIVE_UP_AFTER)
+
     def stands_still(self) -> bool:
         """Nothing is acknowledged for a while."""
         before = len(self.acknowledged)
@@ -130,7 +135,7 @@ class Producers(_Threads):
     @property
     def repeated(self) -> int:
         """How many messages had to be sent more than once."""
-        return sum(1 for count in self.tries.values() if count > 1)
+        return sum(1 for count in list(self.tries.values()) if count > 1)
 
     def _run(self, producer: str) -> None:
         number = 0
