@@ -98,8 +98,8 @@ class CoreKit:
 
     def put(self, upload: Upload, body: bytes) -> ObjectCreated:
         """The producer's PUT, and the event that would come of it."""
-        etag = self.payloads.client_put(upload.object_name, body)
-        return ObjectCreated(self.core.settings["minio.bucket"], upload.object_name, len(body), etag)
+        self.payloads.client_put(upload.object_name, body)
+        return ObjectCreated(self.core.settings["minio.bucket"], upload.object_name, len(body))
 
     async def receipt(self, upload: Upload) -> Receipt:
         found = await self.metadata.get_upload(upload.id)

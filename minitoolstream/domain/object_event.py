@@ -21,7 +21,6 @@ class ObjectCreated:
     bucket: str
     object_name: str
     size: int
-    etag: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _from_record(record: Mapping[str, Any]) -> ObjectCreated | Rejected:
     event = str(record.get("eventName", "")).removeprefix("s3:")
     if not event.startswith("ObjectCreated:"):
         return Rejected(name, "not_a_creation")
-    size, etag = item.get("size", 0), item.get("eTag")
+    size = item.get("size", 0)
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_PAYLOAD_BYTES:
         return Rejected(name, "malformed_event")
-    return ObjectCreated(str(record["s3"]["bucket"]["name"]), name, size, etag if isinstance(etag, str) else None)
+    return ObjectCreated(str(record["s3"]["bucket"]["name"]), name, size)

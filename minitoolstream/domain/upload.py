@@ -75,9 +75,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A payload the store says it has: the facts that a commit re-checks against the ticket."""
+    """A payload that is said to be in the store: what a commit compares with the ticket. `seen`: the store itself
+    said so, not an event."""
 
     upload_id: str
     object_name: str
     size: int
-    etag: str | None = None
+    seen: bool = True

@@ -70,7 +70,11 @@ async def commit_created(core: Core, record: ObjectCreated | Rejected) -> Receip
         if not record.object_name.startswith(PACK_PREFIX):
             await reject(core, record.object_name, "foreign_object")
         return None
-    receipt = await core.committer.commit(StoredObject(upload_id, record.object_name, record.size, record.etag))
+    receipt = await core.committer.commit(StoredObject(upload_id, record.object_name, record.size, seen=False))
+    if receipt is not None and receipt.state is State.OPEN:
+        stored = await core.payloads.find(record.object_name)
+        if stored is not None:
+            receipt = await core.committer.commit(StoredObject(upload_id, stored.name, stored.size))
     if receipt is None:
         await reject(core, record.object_name, "unknown_upload")
     elif receipt.state is State.REJECTED:

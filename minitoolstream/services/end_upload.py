@@ -29,7 +29,7 @@ async def complete_upload(core: Core, upload_id: str) -> Receipt:
     stored = await core.payloads.find(upload.object_name)
     if stored is None:
         raise MtsError("upload_incomplete", "the payload is not in the store yet", {"upload_id": upload_id})
-    committed = await core.committer.commit(StoredObject(upload.id, upload.object_name, stored.size, stored.etag))
+    committed = await core.committer.commit(StoredObject(upload.id, upload.object_name, stored.size))
     if committed is None:
         raise not_found("this upload ended while it was being completed", upload_id=upload_id)
     return replace(committed, duplicate=False)

@@ -90,7 +90,7 @@ async def _look_at(core: Core, upload: Upload, summary: Summary) -> None:
         await core.metadata.settle_upload(upload.id, object_is_there=stored is not None)
         summary.removed += 1
     elif stored is not None:
-        receipt = await core.committer.commit(StoredObject(upload.id, stored.name, stored.size, stored.etag))
+        receipt = await core.committer.commit(StoredObject(upload.id, stored.name, stored.size))
         summary.committed += int(receipt is not None and receipt.state is State.COMMITTED)
     else:
         ended = await core.metadata.expire_upload(upload.id)

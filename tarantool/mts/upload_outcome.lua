@@ -116,7 +116,10 @@ local function is_zombie(row)
     return owner and producer.is_fenced(owner, row[F.epoch])
 end
 
-local function commit_open(effects, row, size, put_grace)
+local function commit_open(effects, row, size, seen, put_grace)
+    if row[F.size] ~= size and not seen then
+        return row -- an event may be wrong; only what the store says ends an upload
+    end
     local reason = why_not(row, size)
     if reason then
         rejected.record(upload.object_name(row), reason)
@@ -138,13 +141,13 @@ local function commit_open(effects, row, size, put_grace)
 end
 
 -- `name` is where the payload lies; an object of another name that holds this id in its key is nobody's.
-local function commit_one(effects, id, size, name, put_grace)
+local function commit_one(effects, id, size, name, seen, put_grace)
     local row = box.space.upload:get(id)
     if row == nil or (name ~= nil and name ~= upload.object_name(row)) then
         return {upload_id = id, state = 'unknown'}
     end
     if row[F.state] == 'open' then
-        return upload.receipt(commit_open(effects, row, size, put_grace))
+        return upload.receipt(commit_open(effects, row, size, seen, put_grace))
     end
     if row[F.state] ~= 'stored' then
         upload.discard_late(row)
@@ -152,13 +155,13 @@ local function commit_one(effects, id, size, name, put_grace)
     return upload.receipt(row, row[F.state] == 'committed')
 end
 
--- The payloads {{id, size, object_name}, ...} are in the bucket: commit what fits its ticket. An answer for each, in
--- order.
+-- The payloads {{id, size, object_name, seen}, ...} are in the bucket: commit what fits its ticket. An answer for
+-- each, in order. `seen`: the store was asked; without it, an upload whose size differs stays open.
 function M.commit(items, put_grace)
     return txn.run(function(effects)
         local receipts = {}
         for _, item in ipairs(items) do
-            table.insert(receipts, commit_one(effects, item[1], item[2], item[3], put_grace))
+            table.insert(receipts, commit_one(effects, item[1], item[2], item[3], item[4], put_grace))
         end
         return receipts
     end)

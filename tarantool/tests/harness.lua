@@ -24,7 +24,7 @@ function M.ticket(subject, size, more)
 end
 
 function M.commit(id, size)
-    return outcome.commit({{id, size}}, M.TIMES.put_grace)[1]
+    return outcome.commit({{id, size, nil, true}}, M.TIMES.put_grace)[1]
 end
 
 function M.pack(groups)

@@ -36,13 +36,13 @@ def sqs(*bodies: Any) -> dict[str, Any]:
     return {"Records": records}
 
 
-CREATED = ObjectCreated("bucket", KEY, 5, "abc")
+CREATED = ObjectCreated("bucket", KEY, 5)
 MALFORMED = Rejected("", "malformed_event")
 
 
 def test_an_event_of_s3_to_a_lambda() -> None:
     assert read_event({"Records": [record(), record("other")]}) == [
-        Delivery([CREATED, ObjectCreated("bucket", "other", 5, "abc")])
+        Delivery([CREATED, ObjectCreated("bucket", "other", 5)])
     ]
 
 
@@ -80,13 +80,13 @@ def test_the_test_event_says_nothing() -> None:
     ],
 )
 def test_keys_are_unquoted(key: str, name: str) -> None:
-    assert read_event({"Records": [record(key)]}) == [Delivery([ObjectCreated("bucket", name, 5, "abc")])]
+    assert read_event({"Records": [record(key)]}) == [Delivery([ObjectCreated("bucket", name, 5)])]
 
 
 def test_an_object_without_a_size_is_empty() -> None:
     given_record = record()
     del given_record["s3"]["object"]["size"]
-    assert read_event({"Records": [given_record]}) == [Delivery([ObjectCreated("bucket", KEY, 0, "abc")])]
+    assert read_event({"Records": [given_record]}) == [Delivery([ObjectCreated("bucket", KEY, 0)])]
 
 
 def test_other_events_are_told_apart() -> None:

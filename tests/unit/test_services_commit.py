@@ -122,10 +122,10 @@ async def test_a_payload_that_does_not_fit_is_counted_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (ObjectCreated("another", "m/s/1/" + new_id(1), 1, None), "foreign_bucket"),
-        (ObjectCreated("minitoolstream", "holiday.jpg", 1, None), "foreign_object"),
-        (ObjectCreated("minitoolstream", "m/s/1/holiday.jpg", 1, None), "foreign_object"),
-        (ObjectCreated("minitoolstream", "m/s/1/" + new_id(1), 1, None), "unknown_upload"),
+        (ObjectCreated("another", "m/s/1/" + new_id(1), 1), "foreign_bucket"),
+        (ObjectCreated("minitoolstream", "holiday.jpg", 1), "foreign_object"),
+        (ObjectCreated("minitoolstream", "m/s/1/holiday.jpg", 1), "foreign_object"),
+        (ObjectCreated("minitoolstream", "m/s/1/" + new_id(1), 1), "unknown_upload"),
         (Rejected("x", "malformed_event"), "malformed_event"),
     ],
 )
@@ -139,13 +139,13 @@ async def test_what_is_not_ours_is_recorded_and_never_raised(record: ObjectCreat
 
 async def test_our_own_packs_are_no_news() -> None:
     kit = core_kit()
-    assert await commit_created(kit.core, ObjectCreated("minitoolstream", "_mts/packs/" + new_id(1), 1, None)) is None
+    assert await commit_created(kit.core, ObjectCreated("minitoolstream", "_mts/packs/" + new_id(1), 1)) is None
     assert kit.metrics.reasons == []
 
 
 async def test_the_name_of_a_foreign_object_is_recorded_in_bounds() -> None:
     kit = core_kit()
-    await commit_created(kit.core, ObjectCreated("minitoolstream", "x" * 5000, 1, None))
+    await commit_created(kit.core, ObjectCreated("minitoolstream", "x" * 5000, 1))
     (event,) = (await kit.metadata.status())["rejected_events"]
     assert len(event["object_name"]) == 1024
 
@@ -199,3 +199,22 @@ async def test_a_test_event_does_nothing() -> None:
     kit = core_kit()
     assert await handle_event(kit.core, {"Event": "s3:TestEvent"}, "r") == {"committed": 0}
     assert replace(kit.metrics) == type(kit.metrics)()
+
+
+@pytest.mark.parametrize("told", [0, 4])
+async def test_an_event_that_tells_a_wrong_size_is_checked_in_the_store(told: int) -> None:
+    kit = core_kit()
+    upload = (await kit.ticket(5)).upload
+    kit.payloads.client_put(upload.object_name, b"right")
+    event = ObjectCreated("minitoolstream", upload.object_name, told)
+    receipt = await commit_created(kit.core, event)
+    assert receipt is not None
+    assert receipt.state is State.COMMITTED
+
+
+async def test_an_event_without_an_object_ends_nothing() -> None:
+    kit = core_kit()
+    upload = (await kit.ticket(5)).upload
+    receipt = await commit_created(kit.core, ObjectCreated("minitoolstream", upload.object_name, 4))
+    assert receipt is not None
+    assert receipt.state is State.OPEN

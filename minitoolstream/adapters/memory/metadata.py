@@ -78,7 +78,8 @@ class MemoryMetadata:
         if row is None or row.object_name != stored.object_name:
             return None
         if row.state is State.OPEN:
-            self._uploads.commit(row, stored.size)
+            if stored.seen or row.size == stored.size:
+                self._uploads.commit(row, stored.size)
             return self._uploads.receipt(row)
         if row.state.final:
             self._uploads.discard_late(row)

@@ -55,7 +55,7 @@ class TarantoolMetadata:
         return _made(await self._tarantool.call("upload_extend", upload_id, life, longest))
 
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
-        items = [[item.upload_id, item.size, item.object_name] for item in stored]
+        items = [[item.upload_id, item.size, item.object_name, item.seen] for item in stored]
         receipts = await self._tarantool.call("upload_commit", items, self._grace)
         return [None if item["state"] == "unknown" else _receipt(item) for item in receipts]
 
