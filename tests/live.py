@@ -169,6 +169,7 @@ def start_live(
         "MTS_MINIO_BUCKET": minio.bucket,
         "MTS_MINIO_ACCESS_KEY": minio.access_key,
         "MTS_MINIO_SECRET_KEY": minio.secret_key,
+        "MTS_SERVER_WORKERS": "2",
         "MTS_RECONCILE_INTERVAL": "3600s",
         "MTS_UPLOADS_PART_SIZE": "5MiB",
         "MTS_LOGGING_LEVEL": "debug",

@@ -48,7 +48,7 @@ class HostProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.fake_host"],
                 stderr=log,
-                env={**inherited, **settings, **environ},
+                env={**inherited, "MTS_SERVER_WORKERS": "2", **settings, **environ},
                 cwd=Path(__file__).parents[2],
             )
         self.port = int(eventually(self._listening)) if start else 0
