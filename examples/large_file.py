@@ -21,4 +21,6 @@ def main(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/large_file.py SOURCE TARGET")
     main(*sys.argv[1:])

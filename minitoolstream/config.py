@@ -6,9 +6,12 @@ Secrets are never read from `mts.yaml`.
 
 from __future__ import annotations
 
+import difflib
+import errno
 import os
+import pwd
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,6 +166,8 @@ class Settings:
     values: Mapping[str, Value]
     home: Path
     warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What was wrong and left out; empty unless `load_settings` was told to go on."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key].value
@@ -183,7 +188,7 @@ class Settings:
         for name, value in changes.items():
             key = name.replace("__", ".")
             merged[key] = Value(_BY_KEY[key].parse(value) if isinstance(value, str) else value, source)
-        return Settings(merged, self.home, self.warnings)
+        return Settings(merged, self.home, self.warnings, self.problems)
 
 
 def env_name(key: str) -> str:
@@ -197,23 +202,74 @@ def user_state_dir(environ: Mapping[str, str] | None = None) -> Path:
     return Path(base) / "minitoolstream"
 
 
-def load_settings(
-    environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, config_file: Path | None = None
-) -> Settings:
-    """Read every source once. Wrong values are an MtsError `bad_config` that names key and source."""
+_Report = Callable[[str], None]
+
+
+def _refuse(problem: str) -> None:
+    raise MtsError("bad_config", problem)
+
+
+def no_permission(error: OSError) -> MtsError | None:
+    """The error to show when the system refused access to a file or folder; None for other failures."""
+    if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    return MtsError("no_permission", f"{where}{error.strerror}")
+
+
+def find_home(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Path:
+    """The stack's folder, which need not exist. One of another user is an MtsError `no_permission`."""
     environ = os.environ if environ is None else environ
     cwd = cwd or Path.cwd()
-    home = (cwd / (environ.get("MTS_HOME") or _find_up(cwd, ".mts") or ".mts")).absolute()
+    try:
+        home = (cwd / (environ.get("MTS_HOME") or _find_up(cwd, ".mts") or ".mts")).absolute()
+        owner = home.stat().st_uid if home.exists() else os.getuid()
+    except PermissionError as error:
+        raise no_permission(error) or error from None
+    if owner != os.getuid():
+        name = _user_name(owner)
+        hint = f"run it as {name}, or set MTS_HOME to a folder of yours"
+        raise MtsError("no_permission", f"the stack in {home} belongs to {name}", {"hint": hint})
+    return home
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def load_settings(
+    environ: Mapping[str, str] | None = None,
+    *,
+    cwd: Path | None = None,
+    config_file: Path | None = None,
+    go_on: bool = False,
+) -> Settings:
+    """Read every source once. Wrong values are an MtsError `bad_config` that names key and source.
+
+    With `go_on` they are left out and told in `problems`, for commands that must work nevertheless.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = cwd or Path.cwd()
+    home = find_home(environ, cwd=cwd)
     path = config_file or (Path(environ["MTS_CONFIG"]) if environ.get("MTS_CONFIG") else cwd / "mts.yaml")
-    file_values, warnings = _read_yaml(path, required=config_file is not None or bool(environ.get("MTS_CONFIG")))
+    problems: list[str] = []
+    report = problems.append if go_on else _refuse
+    required = config_file is not None or bool(environ.get("MTS_CONFIG"))
+    file_values, warnings = _read_yaml(path, report, required=required)
     remembered = {**_read_json(home / "state.json"), **_read_json(home / "secrets.json")}
     sources = ((str(path), file_values), (str(home), remembered))
-    values = {option.key: _choose(option, environ, sources) for option in OPTIONS}
-    return Settings(values, home, warnings)
+    values = {option.key: _choose(option, environ, sources, report) for option in OPTIONS}
+    return Settings(values, home, warnings, tuple(problems))
 
 
 def _choose(
-    option: Option, environ: Mapping[str, str], sources: tuple[tuple[str, Mapping[str, Any]], ...]
+    option: Option,
+    environ: Mapping[str, str],
+    sources: tuple[tuple[str, Mapping[str, Any]], ...],
+    report: _Report,
 ) -> Value:
     candidates = [(name, environ.get(name)) for name in option.names]
     candidates += [(source, values.get(option.key)) for source, values in sources]
@@ -223,7 +279,7 @@ def _choose(
         try:
             return Value(option.parse(raw), source)
         except ValueError as error:
-            raise MtsError("bad_config", f"{option.key} (from {source}): {error}") from None
+            report(f"{option.key} (from {source}): {error}")
     return Value(option.default, "default")
 
 
@@ -240,38 +296,54 @@ def _read_json(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = msgspec.json.decode(path.read_bytes()).get("settings", {})
     except FileNotFoundError:
         return {}
+    except PermissionError as error:
+        raise no_permission(error) or error from None
     except (msgspec.DecodeError, AttributeError):
         raise MtsError("bad_config", f"{path} is damaged; remove it and run `mts up`") from None
     return content
 
 
-def _read_yaml(path: Path, *, required: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    if not path.exists():
-        if required:
-            raise MtsError("bad_config", f"{path} does not exist")
-        return {}, ()
+def _read_yaml(path: Path, report: _Report, *, required: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
         content = yaml.safe_load(path.read_text("utf-8")) or {}
+    except FileNotFoundError:
+        if required:
+            report(f"{path} does not exist")
+        return {}, ()
+    except PermissionError as error:
+        raise no_permission(error) or error from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise MtsError("bad_config", f"{path} is not YAML: {error}") from None
+        report(f"{path} is not YAML: {error}")
+        return {}, ()
     if not isinstance(content, dict):
-        raise MtsError("bad_config", f"{path} must be a map of sections such as `server:`")
+        report(f"{path} must be a map of sections such as `server:`")
+        return {}, ()
     values: dict[str, Any] = {}
     warnings: list[str] = []
-    for section, entries in content.items():
-        if section in NOT_YET:
-            warnings.append(f"{path}: `{section}` has no effect: {NOT_YET[section]}")
-            continue
-        if not isinstance(entries, dict):
-            raise MtsError("bad_config", f"{path}: unknown key `{section}`")
-        for name, value in entries.items():
-            key = f"{section}.{name}"
-            if key in NOT_YET:
-                warnings.append(f"{path}: `{key}` has no effect: {NOT_YET[key]}")
-                continue
-            if key not in _BY_KEY:
-                raise MtsError("bad_config", f"{path}: unknown key `{key}`; `mts config show` lists all")
-            if _BY_KEY[key].secret:
-                raise MtsError("bad_config", f"{path}: `{key}` is a secret; set {env_name(key)} instead")
+    for key, value in _flat(content):
+        if key in NOT_YET:
+            warnings.append(f"{path}: `{key}` has no effect: {NOT_YET[key]}")
+        elif key not in _BY_KEY:
+            report(f"{path}: unknown key `{key}`{_did_you_mean(key)}")
+        elif _BY_KEY[key].secret:
+            report(f"{path}: `{key}` is a secret; set {env_name(key)} instead")
+        else:
             values[key] = value
     return values, tuple(warnings)
+
+
+def _flat(content: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """`section.name` and its value; a section that has no effect, or is none, as it is."""
+    for section, entries in content.items():
+        if section in NOT_YET or not isinstance(entries, dict):
+            yield str(section), entries
+            continue
+        for name, value in entries.items():
+            yield f"{section}.{name}", value
+
+
+def _did_you_mean(key: str) -> str:
+    near = difflib.get_close_matches(key, _BY_KEY, 1)
+    # A key without its section is no near match of any.
+    near = near or [known for known in _BY_KEY if known.endswith(f".{key}")]
+    return f"; did you mean {' or '.join(f'`{known}`' for known in near)}?" if near else ""

@@ -17,6 +17,7 @@ HTTP_STATUS = {
     "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "request_timeout": 408,
     "upload_conflict": 409,
     "upload_incomplete": 409,
     "seqno_skipped": 409,

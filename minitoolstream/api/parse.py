@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -201,30 +202,38 @@ def batch_of(request: Request) -> list[InlineMessage | MtsError]:
     """Every item of a batch, or what is wrong with it alone."""
     subject = subject_of(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    items: list[InlineMessage | MtsError]
+    if "idempotency-key" in request.headers:
+        raise bad_request("a batch takes no Idempotency-Key; a producer_id and seqnos make it safe to repeat")
     if kind == FRAMES:
-        items = _framed(subject, request.body)
-    elif kind in {JSON_LINES, "application/jsonl"}:
-        items = [_line(subject, line) for line in request.body.split(b"\n") if line.strip()]
-    else:
-        raise bad_request(f"send a batch as {JSON_LINES} or {FRAMES}, not {kind or 'without a content type'}")
-    if not 0 < len(items) <= MAX_MESSAGES_PER_PACK:
+        frames = list(islice(read_batch(request.body), MAX_MESSAGES_PER_PACK + 1))
+        _check_count(len(frames))
+        return _framed(subject, frames)
+    if kind in {JSON_LINES, "application/jsonl"}:
+        _check_count(1 + request.body.strip().count(b"\n"))
+        lines = [line for line in request.body.split(b"\n") if line.strip()]
+        _check_count(len(lines))
+        return [_line(subject, line) for line in lines]
+    raise bad_request(f"send a batch as {JSON_LINES} or {FRAMES}, not {kind or 'without a content type'}")
+
+
+def _check_count(count: int) -> None:
+    """Before the items are read: a body of line ends must not become millions of them."""
+    if not 0 < count <= MAX_MESSAGES_PER_PACK:
         raise bad_request(f"a batch holds 1 to {MAX_MESSAGES_PER_PACK} messages")
-    return items
 
 
 def _line(subject: str, line: bytes) -> InlineMessage | MtsError:
     try:
         return _inline(subject, decode(line, InlineRequest))
     except MtsError as error:
-        return error
+        return error.with_traceback(None)
 
 
-def _framed(subject: str, body: bytes) -> list[InlineMessage | MtsError]:
+def _framed(subject: str, frames: list[tuple[bytes, bytes]]) -> list[InlineMessage | MtsError]:
     """Most items of a batch have the same metadata, to the byte: it is read and checked once."""
     known: dict[bytes, InlineMessage | MtsError] = {b"": InlineMessage(subject, b"", DEFAULT_CONTENT_TYPE)}
     items: list[InlineMessage | MtsError] = []
-    for meta, data in read_batch(body):
+    for meta, data in frames:
         like = known.get(meta)
         if like is None:
             like = known[meta] = _described(subject, meta)
@@ -242,7 +251,7 @@ def _described(subject: str, meta: bytes) -> InlineMessage | MtsError:
         producer_id, seqno, epoch = check_producer(item.producer_id, item.seqno, item.epoch)
         content_type, headers = check_content_type(item.content_type), check_headers(item.headers)
     except MtsError as error:
-        return error
+        return error.with_traceback(None)
     return InlineMessage(subject, b"", content_type, headers, producer_id, seqno, epoch)
 
 

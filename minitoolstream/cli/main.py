@@ -20,6 +20,7 @@ from minitoolstream.cli.output import (
     print_error,
     wants_json,
 )
+from minitoolstream.config import no_permission
 from minitoolstream.domain.errors import MtsError
 
 _ASKED = "minitoolstream.json_asked"
@@ -50,6 +51,10 @@ class Group(click.Group):
         except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception as error:
+            refused = no_permission(error) if isinstance(error, OSError) else None
+            if refused:
+                print_error(refused, wants_json(ctx))
+                ctx.exit(exit_code(refused))
             note("".join(traceback.format_exception(error)).rstrip())
             message = f"unexpected {type(error).__name__}: {error}"
             print_error(MtsError("internal", message), wants_json(ctx))

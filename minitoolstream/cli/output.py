@@ -69,7 +69,8 @@ _HINTS = {
     "unreachable": "is it running? `mts up` starts it, `mts status` shows it; MTS_URL names another address",
     "unauthorized": "`mts token` prints the token of the local stack; MTS_TOKEN gives another one",
     "not_configured": "`mts up` starts a stack here; or set MTS_URL and MTS_TOKEN",
-    "bad_config": "`mts config show` says where each value came from",
+    "bad_config": "`mts config show` lists the keys and where each value came from; docs/configuration.md has more",
+    "no_permission": "run it in a folder of yours, or set MTS_HOME to one",
 }
 
 

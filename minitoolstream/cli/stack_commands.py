@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from minitoolstream.cli.output import emit, json_option, note
-from minitoolstream.config import OPTIONS, load_settings
+from minitoolstream.cli.output import Exit, emit, json_option, note
+from minitoolstream.config import OPTIONS, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.state import PARTS
@@ -27,24 +27,29 @@ def up(quick: bool, demo: bool, as_json: bool) -> None:
     What runs already is left alone, what crashed is started again, what was started with other settings is
     restarted. Data, logs and generated credentials live under `.mts/`.
     """
-    from minitoolstream.stack.demo import publish_samples
+    from minitoolstream.stack.demo import SUBJECT, publish_samples
+    from minitoolstream.stack.places import exposure
     from minitoolstream.stack.status import status as look
     from minitoolstream.stack.up import up as start
 
     console = Console()
-    for warning in load_settings().warnings:
+    settings = load_settings()
+    for warning in (*settings.warnings, *exposure(settings)):
         console.say(f"! {warning}")
     try:
         start(load_settings, console, quick=quick)
     except MtsError as error:
         _show_log(error)
         raise
-    settings = load_settings()
+    settings = load_settings()  # with what was chosen now
     report = look(settings)
+    first, subject = 1, "orders"
     if demo:
         with console.step("demo") as step:
-            step.done(publish_samples(settings))
-    emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this(report['http'], 'demo' if demo else 'orders')}")
+            samples = publish_samples(settings)
+            first, subject = samples.first, SUBJECT
+            step.done(samples.outcome)
+    emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this(report['http'], subject, first)}")
 
 
 def _show_log(error: MtsError) -> None:
@@ -57,12 +62,12 @@ def _show_log(error: MtsError) -> None:
     error.details.setdefault("hint", "mend what the log says and run `mts up` again; `mts logs` shows more")
 
 
-def _try_this(url: str, subject: str) -> str:
+def _try_this(url: str, subject: str, sequence: int) -> str:
     """The token is not shown: what is on a screen stays in its history."""
     mts = _program()
     file = shlex.quote(str(_some_file()))
     return (
-        f"Try this:\n  {mts} publish {subject} {file}\n  {mts} fetch {subject}\n  {mts} get 1\n"
+        f"Try this:\n  {mts} publish {subject} {file}\n  {mts} fetch {subject}\n  {mts} get {sequence}\n"
         f"Or in a browser, with the token that `{mts} token` prints:\n  {url}/"
     )
 
@@ -94,15 +99,15 @@ def down(purge: bool, yes: bool, as_json: bool) -> None:
     """Stop the stack; data is kept."""
     from minitoolstream.stack.down import down as stop
 
-    home = load_settings().home
-    if purge and home.is_dir() and not yes:
+    home = find_home()
+    if purge and (home / "state.json").exists() and not yes:
         if not sys.stdin.isatty():
             raise MtsError("bad_request", f"--purge deletes everything under {home}: say --yes as well")
         click.confirm(f"Delete all messages, logs and credentials under {home}?", abort=True, err=True)
     stopped = stop(home, Console(), purge=purge)
     text = f"stopped: {', '.join(stopped)}" if stopped else "nothing was running"
     if purge:
-        text += f"; {home} is deleted"
+        text += f"; what `mts up` made in {home} is deleted" if home.exists() else f"; {home} is deleted"
     emit(as_json, {"stopped": stopped, "purged": purge}, text)
 
 
@@ -112,15 +117,22 @@ def status(as_json: bool) -> None:
     """Show what runs where, and what needs attention."""
     from minitoolstream.stack.status import status as look
 
-    report = look(load_settings())
+    settings = load_settings(go_on=True)
+    for problem in settings.problems:
+        note(f"! {problem}")
+    report = look(settings)
+    if settings.problems:
+        report["problems"] = settings.problems
     emit(as_json, report, lambda: _table(report))
 
 
 def _table(report: dict[str, Any]) -> str:
+    if report["state"] == "stopped" and not report["processes"]:
+        return "state: stopped\n`mts up` starts it"
     store = report["object_store"]
     where = {
         "tarantool": report["tarantool"]["address"],
-        "object-store": f"{store['endpoint']} ({store['kind']}, bucket {store['bucket']})",
+        "object-store": f"{store['endpoint']} ({store['kind'] or 'not chosen yet'}, bucket {store['bucket']})",
         "host": report["http"] or "",
     }
     rows = []
@@ -150,7 +162,7 @@ def logs(part: str | None, follow: bool, lines: int, as_json: bool) -> None:
     from minitoolstream.stack.logs import follow as follow_logs
     from minitoolstream.stack.logs import last_lines
 
-    home = load_settings().home
+    home = find_home()
     parts = (part,) if part else PARTS
     shown = last_lines(home, parts, lines)
     emit(as_json, shown, lambda: _log_text(shown))
@@ -182,17 +194,22 @@ def config() -> None:
 @config.command("show")
 @json_option
 def config_show(as_json: bool) -> None:
-    """Show each setting, its value and where that came from."""
-    settings = load_settings()
+    """Show each setting, its value and where that came from.
+
+    What is wrong is told on stderr, with exit code 2; the setting's next source counts then.
+    """
+    settings = load_settings(go_on=True)
     rows = {}
     for option in OPTIONS:
         value = settings[option.key]
         if option.secret:
             value = "set" if value else "not set"
         rows[option.key] = {"value": value, "source": settings.source(option.key), "about": option.about}
-    for warning in settings.warnings:
-        note(f"! {warning}")
     emit(as_json, rows, lambda: "\n".join(_setting(key, row) for key, row in rows.items()))
+    for warning in (*settings.warnings, *settings.problems):
+        note(f"! {warning}")
+    if settings.problems:
+        sys.exit(Exit.USAGE)
 
 
 def _setting(key: str, row: dict[str, Any]) -> str:

@@ -46,6 +46,8 @@ def _parse_headers(_ctx: click.Context, _param: click.Parameter, values: tuple[s
         name, equals, text = value.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{value!r} is not of the form name=value")
+        if name.lower() in {known.lower() for known in headers}:
+            raise click.BadParameter(f"{name!r} is given twice; a header has one value")
         headers[name] = text
     return headers
 
@@ -88,9 +90,8 @@ def publish(
     if data is not None and files:
         raise click.UsageError("give files or --data, not both")
     if data is None and not files:
-        if sys.stdin.isatty():
-            raise click.UsageError("give a FILE, `-` for stdin, or --data TEXT")
-        files = ("-",)
+        raise click.UsageError("give a FILE, `-` for stdin, or --data TEXT")
+    _check_readable(files)
     facts: dict[str, Any] = {"headers": headers, "content_type": content_type, "producer_id": producer_id}
     with _client() as client:
         if data is not None:
@@ -105,6 +106,21 @@ def publish(
                     "interrupted", "interrupted", {"hint": _how_to_go_on(files, number, no_resume)}
                 ) from None
             _published(as_json, receipt, "stdin" if name == "-" else click.format_filename(name))
+
+
+def _check_readable(files: tuple[str, ...]) -> None:
+    """All of them before the first is published: a wrong name must not leave half of the work done."""
+    for name in files:
+        if name == "-":
+            continue
+        try:
+            with Path(name).open("rb"):
+                pass
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            code = "not_found" if missing else "bad_request"
+            shown = click.format_filename(name)
+            raise MtsError(code, f"cannot read {shown}: {error.strerror}; nothing was published") from None
 
 
 def _publish_one(client: Client, subject: str, name: str, facts: dict[str, Any], *, resume: bool) -> Receipt:

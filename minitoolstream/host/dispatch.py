@@ -12,7 +12,7 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 from minitoolstream.host.cors import Cors
-from minitoolstream.host.exchange import DisconnectedError, Exchange
+from minitoolstream.host.exchange import BodyBudget, DisconnectedError, Exchange
 from minitoolstream.host.metrics import EGRESS, HOST, INGRESS
 from minitoolstream.host.router import Endpoint, Guard, Router, parse_query
 from minitoolstream.request_id import request_id
@@ -30,12 +30,12 @@ def api_endpoint(function: str, route: Route, guard: Guard, settings: Settings) 
     for ending, setting in _PAYLOAD_LIMITS.items():
         if route.method == "POST" and route.path.endswith(ending):
             return Endpoint(route, guard, settings[setting], side, _name(route), payload=True)
-    return Endpoint(route, guard, BODY_LIMIT, side, _name(route))
+    return Endpoint(route, guard, BODY_LIMIT if route.method == "POST" else 0, side, _name(route))
 
 
 def own_endpoint(route: Route, guard: Guard | None = None, side: str = HOST) -> Endpoint:
     """One of the host's own: open to all, or with a guard of its own."""
-    return Endpoint(route, guard, BODY_LIMIT, side, _name(route))
+    return Endpoint(route, guard, BODY_LIMIT if guard else 0, side, _name(route))
 
 
 def _name(route: Route) -> str:
@@ -50,7 +50,7 @@ class Dispatcher:
         self._cors = cors
         self._new_id = new_id
         self.core: Any = None
-        self._body_bytes = 0
+        self._bodies = BodyBudget(BODIES_AT_ONCE)
 
     async def answer(self, exchange: Exchange) -> Response:
         try:
@@ -82,14 +82,10 @@ class Dispatcher:
         exchange.endpoint = endpoint
         principal = endpoint.guard.principal_of(headers) if endpoint.guard else None
         query = parse_query(exchange.scope["query_string"], endpoint.query)
-        expected = exchange.expected_body(endpoint)
-        if self._body_bytes + expected > BODIES_AT_ONCE:
-            raise MtsError("overloaded", "too many large requests at once; try again shortly")
-        self._body_bytes += expected
         try:
             return await self._handle(exchange, endpoint, params, query, principal)
         finally:
-            self._body_bytes -= expected
+            self._bodies.release(exchange.body_bytes)
 
     async def _handle(
         self,
@@ -99,7 +95,7 @@ class Dispatcher:
         query: Mapping[str, str],
         principal: str | None,
     ) -> Response:
-        body = await exchange.read_body(endpoint)
+        body = await exchange.read_body(endpoint, self._bodies)
         return await endpoint.route.handler(
             Request(
                 exchange.method,

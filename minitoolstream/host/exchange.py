@@ -20,6 +20,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
 
+BODY_SILENCE = 20.0
 LINGER_ABOVE = 64 * 1024
 LINGER_SECONDS = 2.0
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -29,11 +30,27 @@ class DisconnectedError(Exception):
     """The client went away before its request was complete."""
 
 
+class BodyBudget:
+    """Bytes of bodies that one worker holds at once: what clients send must not decide how much memory it takes."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def take(self, count: int) -> None:
+        if count > self._left:
+            raise MtsError("overloaded", "too many large requests at once; try again shortly")
+        self._left -= count
+
+    def release(self, count: int) -> None:
+        self._left += count
+
+
 class Exchange:
     """What is known about a request before and after its route is found."""
 
     __slots__ = (
         "_receive",
+        "body_bytes",
         "body_read",
         "endpoint",
         "error",
@@ -53,6 +70,7 @@ class Exchange:
         self.headers: dict[str, str] = {}
         self.request_id = ""
         self.body_read = False
+        self.body_bytes = 0
         self.endpoint: Endpoint | None = None
         self.error: MtsError | None = None
 
@@ -72,45 +90,38 @@ class Exchange:
             joined[key] = f"{joined[key]}, {text}" if key in joined else text
         self.headers = joined
 
-    def expected_body(self, endpoint: Endpoint) -> int:
-        """How long the body may become; `too_large` when that is known to pass the limit."""
+    async def read_body(self, endpoint: Endpoint, budget: BodyBudget) -> bytes:
+        """The whole body, or `too_large` as soon as it is known to pass the limit."""
         declared = self.headers.get("content-length")
         if declared is None:
-            return endpoint.limit if "transfer-encoding" in self.headers else 0
-        if int(declared) > endpoint.limit:
+            if "transfer-encoding" not in self.headers:
+                return b""
+        elif int(declared) > endpoint.limit:
             raise endpoint.too_large()
-        return int(declared)
+        chunks: list[bytes] = []
+        more = True
+        while more:
+            message = await self._next_chunk()
+            chunk = message.get("body", b"")
+            more = message.get("more_body", False)
+            budget.take(len(chunk))
+            self.body_bytes += len(chunk)
+            if self.body_bytes > endpoint.limit:
+                self.body_read = not more
+                raise endpoint.too_large()
+            chunks.append(chunk)
+        self.body_read = True
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    async def read_body(self, endpoint: Endpoint) -> bytes:
-        """The whole body, or `too_large` as soon as it passes the limit."""
-        if "content-length" not in self.headers and "transfer-encoding" not in self.headers:
-            return b""
-        message = await self._receive()
+    async def _next_chunk(self) -> Any:
+        try:
+            async with asyncio.timeout(BODY_SILENCE):
+                message = await self._receive()
+        except TimeoutError:
+            raise MtsError("request_timeout", f"nothing of the body came for {BODY_SILENCE:g} s") from None
         if message["type"] == "http.disconnect":
             raise DisconnectedError
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            self.body_read = True
-            if len(body) > endpoint.limit:
-                raise endpoint.too_large()
-            return body
-        return await self._read_rest(body, endpoint)
-
-    async def _read_rest(self, first: bytes, endpoint: Endpoint) -> bytes:
-        chunks, size, more = [first], len(first), True
-        while more:
-            if size > endpoint.limit:
-                raise endpoint.too_large()
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise DisconnectedError
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            more = message.get("more_body", False)
-        self.body_read = True
-        if size > endpoint.limit:
-            raise endpoint.too_large()
-        return b"".join(chunks)
+        return message
 
     async def respond(self, response: Response, more: RawHeaders, send: Send) -> None:
         body = response.body

@@ -17,6 +17,7 @@ from minitoolstream.host.asgi import Host, Wiring
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions
 from minitoolstream.host.metrics import Metrics
+from minitoolstream.host.protocol import BoundedHttp
 
 KEEP_ALIVE_SECONDS = 75
 """The object store keeps its webhook connections for 15 s; who closes first must be the client."""
@@ -52,7 +53,7 @@ def _config(host: Host, drain_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         host,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttp,
         ws="none",
         lifespan="on",
         interface="asgi3",

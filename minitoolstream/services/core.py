@@ -28,13 +28,14 @@ class ServerClock:
 
     async def now_ms(self) -> int:
         if self._measured_at is None or time.monotonic() - self._measured_at > _MEASURE_EVERY:
-            self._offset_ms = await self._metadata.now_ms() - _local_ms()
+            self._offset_ms = await self._metadata.now_ms() - _steady_ms()
             self._measured_at = time.monotonic()
-        return _local_ms() + self._offset_ms
+        return _steady_ms() + self._offset_ms
 
 
-def _local_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _steady_ms() -> int:
+    """Time that this machine's clock being set does not move."""
+    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(slots=True)

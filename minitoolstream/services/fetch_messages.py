@@ -141,7 +141,10 @@ async def _bring(core: Core, extent: Extent, messages: Sequence[Message], limit:
 
 async def _payloads(core: Core, extent: Extent) -> list[bytes]:
     if extent.byte_range is not None:
-        return list(read_frames(await core.payloads.get_range(extent.object_name, *extent.byte_range)))
+        payloads = list(read_frames(await core.payloads.get_range(extent.object_name, *extent.byte_range)))
+        if [len(payload) for payload in payloads] != (extent.sizes or [extent.size]):
+            raise MtsError("checksum_mismatch", "the frames of the pack are not those that were announced")
+        return payloads
     if extent.size == 0:
         return [b""]
     return [await core.payloads.get_range(extent.object_name, 0, extent.size - 1)]

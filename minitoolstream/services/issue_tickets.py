@@ -49,7 +49,7 @@ async def issue_tickets(core: Core, subject: str, specs: Sequence[UploadSpec]) -
         if new.upload.part_size is None:
             return Ticket(new.upload, request=_sign_put(core, new.upload))
         async with limit:
-            return await _multipart_ticket(core, new.upload)
+            return await _multipart_ticket(core, new.upload, urls=max(1, PARTS_PER_PAGE // len(created)))
 
     return await asyncio.gather(*(one(new) for new in created))
 
@@ -74,9 +74,9 @@ def size_of_part(upload: Upload, number: int) -> int:
     return min(upload.part_size, upload.size - (number - 1) * upload.part_size)
 
 
-async def _multipart_ticket(core: Core, upload: Upload) -> Ticket:
+async def _multipart_ticket(core: Core, upload: Upload, urls: int) -> Ticket:
     upload = await ensure_multipart(core, upload)
-    numbers = range(1, min(part_count(upload), PARTS_PER_PAGE) + 1)
+    numbers = range(1, min(part_count(upload), urls) + 1)
     return Ticket(upload, parts=[sign_part(core, upload, number) for number in numbers])
 
 

@@ -44,7 +44,11 @@ class PackWriter:
     async def put(self, pack: Pack) -> str:
         """The new object's name. If this fails the object may be there: the reconciler removes it."""
         name = pack_name(new_id(await self._clock.now_ms()))
-        await self._payloads.put_new(name, pack.body, content_type=_PACK_CONTENT_TYPE)
+        try:
+            await self._payloads.put_new(name, pack.body, content_type=_PACK_CONTENT_TYPE)
+        except MtsError as error:
+            if error.code != "already_exists":  # nobody else makes this name: it was stored, and the answer was lost
+                raise
         return name
 
     async def commit(self, name: str, pack: Pack) -> list[PackResult]:

@@ -42,12 +42,24 @@ class Summary:
 async def reconcile(core: Core) -> Summary:
     """One run over everything that is due. Safe beside any other, at any time."""
     summary = Summary()
-    await _walk_uploads(core, summary)
-    await _walk_packs(core, summary)
+    problems = []
+    for part in (_walk_uploads, _walk_packs, _empty_trash, _forget_keys):
+        try:
+            await part(core, summary)
+        except MtsError as error:  # a part that cannot run now must not keep the others from running
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    return summary
+
+
+async def _empty_trash(core: Core, summary: Summary) -> None:
     summary.objects_deleted = await delete_trash(core)
+
+
+async def _forget_keys(core: Core, summary: Summary) -> None:
     while forgotten := await core.metadata.trim_idempotency():
         summary.keys_forgotten += forgotten
-    return summary
 
 
 async def _walk_uploads(core: Core, summary: Summary) -> None:
@@ -62,15 +74,19 @@ async def _walk_uploads(core: Core, summary: Summary) -> None:
                 _log.warning("upload %s is left for later: %s", upload.id, error.message)
                 await core.metadata.postpone_upload(upload.id, upload.parts_seen)
 
+    seen: set[str] = set()
     while True:
         due = await core.metadata.uploads_due(_UPLOADS_AT_ONCE)
+        # Each is looked at once a run; one that is due again so soon stands behind those that were not seen yet.
+        fresh = [upload for upload in due.uploads if upload.id not in seen]
+        seen.update(upload.id for upload in fresh)
         summary.removed += due.removed
-        summary.looked += len(due.uploads)
-        outcomes = await asyncio.gather(*(one(upload) for upload in due.uploads), return_exceptions=True)
+        summary.looked += len(fresh)
+        outcomes = await asyncio.gather(*(one(upload) for upload in fresh), return_exceptions=True)
         for problem in outcomes:
             if problem is not None:
                 raise problem
-        if not due.more:
+        if not due.more or (due.uploads and not fresh):
             return
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minitoolstream.domain.errors import MtsError
 from minitoolstream.ports import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -43,8 +42,8 @@ class Watcher:
         while self._waiting:
             try:
                 changes = await self._metadata.wait_for_changes(cursor, _LONG_CALL)
-            except MtsError as error:
-                _log.warning("waiting for changes failed, trying again: %s", error.message)
+            except Exception as error:  # whoever waits depends on this loop
+                _log.warning("waiting for changes failed, trying again: %r", error)
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE)
                 cursor = ("", 0)
                 continue

@@ -24,7 +24,8 @@ def new_access_key() -> str:
 
 
 def new_secret() -> str:
-    return secrets.token_urlsafe(30)
+    # Hex: nothing that a command takes for an option or that a double click does not select.
+    return secrets.token_hex(20)
 
 
 def generate() -> Secrets:

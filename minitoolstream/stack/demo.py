@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from minitoolstream.config import Settings
 
 SUBJECT = "demo"
@@ -12,8 +14,14 @@ _SAMPLES: tuple[tuple[bytes, str, dict[str, str]], ...] = (
 )
 
 
-def publish_samples(settings: Settings) -> str:
-    """Publish the samples into the subject `demo`, once; says what was done."""
+class Samples(NamedTuple):
+    first: int
+    """The sequence of the first sample."""
+    outcome: str
+
+
+def publish_samples(settings: Settings) -> Samples:
+    """Publish the samples into the subject `demo`, once."""
     from minitoolstream.client import Client
 
     with Client.from_settings(settings) as client:
@@ -24,7 +32,8 @@ def publish_samples(settings: Settings) -> str:
             )
             for number, (data, content_type, headers) in enumerate(_SAMPLES, 1)
         ]
+    first = receipts[0].sequence or 1
     sequences = ", ".join(str(receipt.sequence) for receipt in receipts)
     if all(receipt.duplicate for receipt in receipts):
-        return f"the subject `{SUBJECT}` has its samples already, sequences {sequences}"
-    return f"{len(receipts)} messages in subject `{SUBJECT}`, sequences {sequences}"
+        return Samples(first, f"the subject `{SUBJECT}` has its samples already, sequences {sequences}")
+    return Samples(first, f"{len(receipts)} messages in subject `{SUBJECT}`, sequences {sequences}")

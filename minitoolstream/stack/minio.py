@@ -130,5 +130,13 @@ def bucket_policy(bucket: str) -> dict[str, Any]:
                 ],
                 "Resource": [f"{arn}/*"],
             },
+            {
+                # An unsigned x-amz-copy-source makes MinIO take any presigned PUT for a copy, which ignores the signed
+                # If-None-Match and Content-Length: a committed payload could be replaced.
+                "Effect": "Deny",
+                "Action": ["s3:PutObject"],
+                "Resource": [f"{arn}/*"],
+                "Condition": {"Null": {"s3:x-amz-copy-source": "false"}},
+            },
         ],
     }

@@ -53,6 +53,18 @@ def choose(settings: Settings, state: State, *, quick: bool, update: Update) -> 
         return Choice("ministack", _get("ministack", update), remark)
 
 
+def check_bucket(settings: Settings, state: State) -> None:
+    """A store of ours keeps its bucket: in another one, the host would not find what it has."""
+    bucket = settings["minio.bucket"]
+    if state.bucket not in {"", bucket}:
+        raise MtsError(
+            "bad_config",
+            f"the messages under {settings.home} are in the bucket {state.bucket}, but minio.bucket is {bucket} "
+            f"({settings.source('minio.bucket')})",
+            {"hint": f"set minio.bucket to {state.bucket} again; or `mts down --purge` deletes the messages"},
+        )
+
+
 def _get(kind: str, update: Update) -> Program:
     return get_minio(update=update) if kind == "minio" else ministack.get_ministack(update=update)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.net.addresses import is_loopback
-from minitoolstream.stack.ports import can_bind, keep_or_free, listens, reachable, split_address
+from minitoolstream.stack.ports import bind_problem, keep_or_free, listens, reachable, split_address
 from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, State
 
 # What a user may ask for; never a default.
@@ -62,13 +63,35 @@ def host_place(settings: Settings, state: State) -> Place:
     remembered = state.settings.get("server.port")
     if not given(settings, "server.port") or port == 0:
         return Place(host, _free(state, HOST, remembered, host), managed=True)
-    if not can_bind(host, port) and not (state.alive(HOST) and remembered == port):
+    problem = bind_problem(host, port)
+    if problem and not (state.alive(HOST) and remembered == port):
         raise MtsError(
             "bad_config",
-            f"port {port} on {host} is taken",
+            _cannot_listen(host, port, problem),
             {"hint": f"server.port is set by {settings.source('server.port')}; 0 takes a free one"},
         )
     return Place(host, port, managed=True)
+
+
+def _cannot_listen(host: str, port: int, problem: OSError) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is taken"
+    if problem.errno == errno.EACCES:
+        return f"port {port} on {host} may not be opened by this user: low ports are for root"
+    return f"port {port} on {host} cannot be opened: {problem.strerror}"
+
+
+def exposure(settings: Settings) -> list[str]:
+    """What to know when the host listens for other machines."""
+    host = settings["server.host"]
+    if is_loopback(host):
+        return []
+    told = [f"server.host is {host}: the token travels in plain HTTP; put TLS in front of the host"]
+    if not settings["minio.public_endpoint"]:
+        told.append(
+            "other machines cannot use presigned URLs until minio.public_endpoint says how they reach the object store"
+        )
+    return told
 
 
 def _given_place(state: State, part: str, place: Place, remembered: int | None) -> Place:

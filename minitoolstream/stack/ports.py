@@ -20,19 +20,20 @@ def free_port(host: str = "127.0.0.1") -> int:
     raise OSError(f"no free port on {host}")
 
 
-def can_bind(host: str, port: int) -> bool:
+def bind_problem(host: str, port: int) -> OSError | None:
+    """What stands against listening there; None when nothing does."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None
 
 
 def keep_or_free(port: int | None, host: str = "127.0.0.1") -> int:
     """The remembered port while it is free, so that addresses stay the same from run to run; else another."""
-    return port if port and can_bind(host, port) else free_port(host)
+    return port if port and bind_problem(host, port) is None else free_port(host)
 
 
 def listens(host: str, port: int, timeout: float = 1.0) -> bool:

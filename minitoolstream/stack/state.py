@@ -31,6 +31,8 @@ class State(msgspec.Struct):
 
     settings: dict[str, Any] = {}
     processes: dict[str, Running] = {}
+    bucket: str = ""
+    """Where the payloads are, in an object store that `mts up` started."""
 
     def alive(self, part: str) -> Running | None:
         running = self.processes.get(part)
@@ -57,7 +59,9 @@ def log_file(home: Path, part: str) -> Path:
 
 def fingerprint(launch: Launch, *more: str) -> str:
     """Changes when the command, its environment or one of `more` does; shows none of them."""
-    content = msgspec.json.encode([list(launch.command), sorted(launch.environ.items()), more])
+    # PATH ends with the caller's: another shell, or an activated virtualenv, is no reason to restart.
+    environ = sorted((name, value) for name, value in launch.environ.items() if name != "PATH")
+    content = msgspec.json.encode([list(launch.command), environ, more])
     return hashlib.sha256(content).hexdigest()
 
 

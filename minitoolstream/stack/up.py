@@ -32,8 +32,10 @@ def up(load: Load, console: Console, *, quick: bool = False) -> None:
     home = load().home
     private_folder(home)
     with locked(home / "lock", waiting=lambda: console.say(WAITING)):
-        secrets = load_or_generate(home)
         supervisor = Supervisor(home, load_state(home))
+        # Written first: it marks the folder as ours, so that `mts down --purge` clears whatever follows.
+        supervisor.save()
+        secrets = load_or_generate(home)
         try:
             _Up(load, console, supervisor, secrets).run(quick=quick)
         except BaseException:
@@ -112,6 +114,7 @@ class _Up:
                 self._not_ours(OBJECT_STORE, "minio.endpoint", "object_store.queue_url")
                 step.done(f"yours at {place.url}, used as it is" + (f"; {remark}" if remark else ""))
                 return
+            object_store.check_bucket(settings, self._state)
             choice = object_store.choose(settings, self._state, quick=quick, update=step.update)
             self._state.settings |= {"minio.endpoint": place.url, "object_store.kind": choice.kind}
             step.update("starting")
@@ -121,6 +124,7 @@ class _Up:
                 lambda: object_store.is_ready(choice.kind, place.url),
             )
             step.update("creating the bucket and its notification")
+            self._state.bucket = settings["minio.bucket"]
             queue_url = object_store.prepare(choice.kind, settings, self._secrets, place.url)
             if queue_url:
                 self._state.settings["object_store.queue_url"] = queue_url

@@ -23,8 +23,11 @@ function M.describe(value)
     if M.is_refusal(value) then
         return {code = value.code, message = value.message, details = value.details}
     end
-    local code = type(value) == 'cdata' and value.code or nil
-    local why = code and UNAVAILABLE[code]
+    local is_box_error = type(value) == 'cdata'
+    local why = is_box_error and value.code and UNAVAILABLE[value.code]
+    if is_box_error and value.type == 'OutOfMemory' then
+        why = UNAVAILABLE[box.error.MEMORY_ISSUE]
+    end
     if why then
         return {code = 'unavailable', message = 'Tarantool did not store this: ' .. why}
     end

@@ -115,7 +115,7 @@ function M.page(subject, start, limit, partition, whole)
         end
     end
     if next_sequence == nil then
-        next_sequence = top + 1 > start and top + 1 or start
+        next_sequence = top + 1
     end
     return {rows = rows, next_sequence = next_sequence, latest_sequence = M.latest(subject), watermark = top}
 end

@@ -80,12 +80,24 @@ function M.trash_postpone(names, seconds)
     end)
 end
 
-function M.packs_cursor()
+local PACKS = '_mts/packs/'
+
+local function stored_cursor()
     local row = box.space.state:get('packs_cursor')
-    return row and row[2] or ''
+    return row and row[schema.state.value] or ''
 end
 
-local PACKS = '_mts/packs/'
+-- Packs from here on may still be committed.
+local function first_young(grace)
+    return PACKS .. clock.id_start(clock.milliseconds() - grace * 1000)
+end
+
+-- Where the walk over the packs goes on. A clock that was set back makes it go back too: packs named since then
+-- stand before the old place.
+function M.packs_cursor(grace)
+    local cursor, young = stored_cursor(), first_young(grace)
+    return cursor > young and young or cursor
+end
 
 local function is_pack(name)
     return name:match('^_mts/packs/%x+%-%x+%-7%x+%-%x+%-%x+$') ~= nil and #name == #PACKS + 36
@@ -97,10 +109,10 @@ end
 function M.packs_settle(from, names, grace)
     return txn.run(function()
         local settled, discarded, cursor = 0, 0, from
-        if M.packs_cursor() ~= from then
+        local young, cursor_now = first_young(grace), stored_cursor()
+        if cursor_now ~= from and cursor_now <= young then
             return {settled = settled, discarded = discarded}
         end
-        local young = PACKS .. clock.id_start(clock.milliseconds() - grace * 1000)
         for _, name in ipairs(names) do
             if name >= young then
                 break

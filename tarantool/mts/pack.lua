@@ -11,7 +11,7 @@ local subjects = require('mts.subject')
 local txn = require('mts.txn')
 local upload = require('mts.upload')
 
-local P = schema.producer
+local P, U = schema.producer, schema.upload
 local M = {}
 
 local function array(values)
@@ -123,9 +123,13 @@ local function judge_producer(walk, index, mark)
     if owner[P.last_seqno] ~= nil and mark.seqno <= owner[P.last_seqno] then
         return duplicate(producer.stored_sequence(owner, mark.seqno))
     end
-    if producer.pending(owner[P.no], mark.seqno) then
-        errors.refuse('seqno_in_use', 'this seqno is announced by an upload that has not ended',
-            {upload_id = producer.pending(owner[P.no], mark.seqno)})
+    local pending = producer.pending(owner[P.no], mark.seqno)
+    if pending then
+        local row = box.space.upload:get(pending)
+        if row[U.state] == 'stored' and row[U.byte_from] ~= nil and row[U.size] == walk.group.sizes[index + 1] then
+            return upload.receipt(row) -- sent again while it waits
+        end
+        errors.refuse('seqno_in_use', 'this seqno is announced by an upload that has not ended', {upload_id = pending})
     end
     local first = producer.first_pending(owner[P.no])
     if first and first.seqno < mark.seqno then
@@ -188,20 +192,27 @@ end
 -- is in the bucket. For each group: `runs` {{first index, count, sequence, partition, offset}, ...} and `others`,
 -- the frames that got another answer. A pack older than half of the grace is refused: it may be in the trash soon.
 function M.commit(pack, grace)
-    return txn.run(function(effects)
+    local results = txn.run(function(effects)
         local age = clock.milliseconds() - clock.id_time(pack.object_name:match('([^/]+)$'))
         if age > grace * 500 or object.in_trash(pack.object_name) then
-            errors.refuse('unavailable', 'this took too long and was given up; send it again')
+            if box.space.object:get(pack.object_name) == nil then
+                object.discard(pack.object_name, 'old_pack')
+            end
+            return nil
         end
-        local refs, results = 0, {}
+        local refs, answers = 0, {}
         for _, group in ipairs(pack.groups) do
             local walk = commit_group(effects, pack, group)
             refs = refs + walk.refs
-            table.insert(results, {runs = walk.runs, others = walk.others})
+            table.insert(answers, {runs = walk.runs, others = walk.others})
         end
         object.create(pack.object_name, refs)
-        return results
+        return answers
     end)
+    if results == nil then
+        errors.refuse('unavailable', 'this took too long and was given up; send it again')
+    end
+    return results
 end
 
 return M

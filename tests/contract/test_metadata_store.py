@@ -674,7 +674,7 @@ async def test_a_page_ends_behind_its_last_message_when_more_follow(kit: Kit) ->
     assert [extent.sequence for extent in page.extents] == [receipt.sequence for receipt in receipts[:2]]
     assert page.next_sequence == (receipts[1].sequence or 0) + 1
     beyond = await kit.store.get_messages(kit.subject, page.watermark + 10, 2)
-    assert (beyond.extents, beyond.next_sequence) == ([], page.watermark + 10)
+    assert (beyond.extents, beyond.next_sequence) == ([], page.watermark + 1)
 
 
 async def test_a_partition_without_messages_is_empty(kit: Kit) -> None:
@@ -924,3 +924,19 @@ async def test_the_stores_clock_is_told_in_milliseconds(kit: Kit) -> None:
     await kit.advance(100)
     assert 100_000 <= await kit.store.now_ms() - before < 110_000
     await kit.store.check()
+
+
+async def test_a_waiting_message_sent_again_gets_the_same_answer(kit: Kit) -> None:
+    await kit.open(producer_id="p", seqno=1)
+    first, again = [(await kit.publish(kit.message(producer_id="p", seqno=2)))[0].receipt for _ in range(2)]
+    assert first is not None
+    assert first.state is State.STORED
+    assert again == first
+
+
+async def test_a_lease_from_before_the_clock_was_set_back_is_free(kit: Kit) -> None:
+    assert await kit.store.take_lease("walk", "one", 20)
+    await kit.advance(-86_400)
+    assert await kit.store.take_lease("walk", "two", 20)
+    assert not await kit.store.take_lease("walk", "one", 20)
+    await kit.advance(86_400)

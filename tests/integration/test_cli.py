@@ -69,7 +69,7 @@ def test_text_and_pipes_round_trip(mts: Mts, subject: str) -> None:
     receipt = mts.json("publish", subject, "--data", "grüße", "--header", "Größe=übergroß")
     assert isinstance(receipt, dict)
     assert mts("get", str(receipt["sequence"])).stdout.decode() == "grüße"
-    piped = mts("publish", subject, "--json", input=b"\x00\xff")
+    piped = mts("publish", subject, "-", "--json", input=b"\x00\xff")
     assert mts("get", str(json.loads(piped.stdout)["sequence"]), "-o", "-").stdout == b"\x00\xff"
     page = mts.json("fetch", subject, "--inline")
     assert isinstance(page, dict)

@@ -300,3 +300,13 @@ def test_a_port_in_use_and_a_missing_token_are_said_clearly(calm: HostProcess, t
     third = HostProcess(tmp_path, start=False, MTS_TOKEN="")
     assert third.process.wait(DEADLINE) != 0
     assert "set MTS_TOKEN" in third.log.read_text()
+
+
+@pytest.mark.parametrize("head", [b"X-Long: " + b"x" * 1_000_000, b"X-Many: x\r\n" * 100_000])
+def test_an_endless_head_is_hung_up_on(calm: HostProcess, head: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", calm.port), 10) as peer:
+        peer.settimeout(10)
+        with contextlib.suppress(ConnectionError):
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head)
+            assert peer.recv(1) == b""
+    assert calm.request("GET", "/healthz")[0] == 200

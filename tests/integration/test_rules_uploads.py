@@ -198,3 +198,16 @@ def _tarantool_calls(live: Live) -> float:
     page = send("GET", f"{live.url}/metrics").body.decode()
     counted = [line for line in page.splitlines() if "tarantool_operations_total{" in line]
     return sum(float(line.rpartition(" ")[2]) for line in counted)
+
+
+def test_a_ticket_s_url_cannot_be_turned_into_a_copy(live: Live, subject: str) -> None:
+    """MinIO takes a PUT with an unsigned x-amz-copy-source for CopyObject, which ignores what was signed."""
+    victim, other = live.ticket(subject, 6), live.ticket(subject, 9)
+    live.put(victim, b"AAAAAA")
+    live.put(other, b"BBBBBBBBB")
+    source = {"x-amz-copy-source": f"/{live.minio.bucket}/{other['object_name']}"}
+    assert send("PUT", victim["url"], b"CCCCCC", {**victim["headers"], **source}).status == 403
+    large = live.ticket(subject, 12 * 1024 * 1024)
+    part = large["parts"]["urls"][0]
+    assert send("PUT", part["url"], b"", {**part.get("headers", {}), **source}).status == 403
+    assert live.payload(live.messages(subject)[0]) == b"AAAAAA"

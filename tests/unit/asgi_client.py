@@ -36,6 +36,10 @@ class Answer:
         return str(self.json["error"]["code"])
 
 
+SILENCE: dict[str, Any] = {"type": "silence"}
+"""A message that never comes."""
+
+
 async def call(
     app: Any,
     method: str,
@@ -71,7 +75,10 @@ async def call(
     pending, sent = list(body), []
 
     async def receive() -> dict[str, Any]:
-        return pending.pop(0) if pending else {"type": "http.disconnect"}
+        message = pending.pop(0) if pending else {"type": "http.disconnect"}
+        if message is SILENCE:
+            await asyncio.Event().wait()
+        return message
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(dict(message))

@@ -274,6 +274,16 @@ def test_one_bad_item_is_told_by_itself(body: bytes, headers: dict[str, str], wo
     assert words in bad.message
 
 
+def test_a_body_of_line_ends_is_refused_before_it_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "_line", None)
+    assert "1 to 10000" in message(parse.batch_of, request(b"ab\n" * 1_000_000, LINES))
+
+
+def test_a_batch_takes_no_idempotency_key() -> None:
+    headers = {**LINES, "idempotency-key": "k"}
+    assert "Idempotency-Key" in message(parse.batch_of, request(b'{"data":"a"}', headers))
+
+
 # -- the query
 
 

@@ -61,10 +61,26 @@ def test_publish_a_text(mts: Mts, host: FakeHost) -> None:
     assert host.messages[0].meta["content_type"] == "text/markdown"
 
 
-@pytest.mark.parametrize("arguments", [["-"], []])
-def test_publish_stdin(mts: Mts, host: FakeHost, arguments: list[str]) -> None:
-    assert mts("publish", "orders", *arguments, input=b"from a pipe").exit_code == 0
+def test_publish_stdin(mts: Mts, host: FakeHost) -> None:
+    assert mts("publish", "orders", "-", input=b"from a pipe").exit_code == 0
     assert host.messages[0].data == b"from a pipe"
+
+
+def test_stdin_is_read_only_when_asked_for(mts: Mts, host: FakeHost) -> None:
+    refused = mts("publish", "orders", input=b"of a loop in a shell")
+    assert refused.exit_code == 2
+    assert "`-` for stdin" in refused.stderr
+    assert not host.messages
+
+
+def test_a_missing_file_among_several_is_told_before_anything_is_published(
+    mts: Mts, host: FakeHost, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("a")
+    refused = mts("publish", "orders", "a", "missing.txt")
+    assert refused.exit_code == 3
+    assert "missing.txt: No such file" in refused.stderr
+    assert not host.messages
 
 
 def test_a_large_stdin_takes_the_way_of_a_file(mts: Mts, host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +133,8 @@ def test_ctrl_c_in_the_second_of_three_files_names_the_rest(
     ("arguments", "code", "message"),
     [
         (["publish", "orders", "missing.txt"], 3, "No such file"),
-        (["publish", "orders", "."], 2, "is a directory"),
+        (["publish", "orders", "."], 2, "Is a directory"),
+        (["publish", "orders", "--data", "x", "--header", "a=b", "--header", "A=c"], 2, "given twice"),
         (["publish", "bad subject", "--data", "x"], 2, "is not valid"),
         (["publish", "orders", "--data", "x", "--header", "novalue"], 2, "not of the form"),
         (["publish", "orders", "--data", "x", "--seqno", "1"], 2, "belong together"),

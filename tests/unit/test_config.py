@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from minitoolstream.config import (
     OPTIONS,
     Settings,
     env_name,
+    find_home,
     load_settings,
     parse_bytes,
     parse_duration,
@@ -107,6 +109,55 @@ def test_a_wrong_file_is_refused_by_key_and_file(folder: Path, yaml: str, words:
     message = refusal(folder, yaml)
     assert words in message
     assert str(folder / "mts.yaml") in message
+
+
+@pytest.mark.parametrize(
+    ("yaml", "near"),
+    [
+        ("server: {prot: 1}", "`server.port`"),
+        ("sever: {port: 1}", "`server.port`"),
+        ("bucket: b", "`minio.bucket`"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_one(folder: Path, yaml: str, near: str) -> None:
+    assert f"did you mean {near}?" in refusal(folder, yaml)
+
+
+def test_who_must_go_on_gets_what_is_right_and_is_told_what_is_wrong(folder: Path) -> None:
+    (folder / "mts.yaml").write_text("server: {prot: 1, workers: 3, port: x}")
+    settings = load_settings({}, cwd=folder, go_on=True)
+    assert settings["server.workers"] == 3
+    assert settings.source("server.port") == "default"
+    unknown, wrong = settings.problems
+    assert "server.prot" in unknown
+    assert "server.port (from" in wrong
+
+
+def test_a_stack_of_another_user_is_refused_before_anything_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".mts" / "state.json").write_text("{")
+    monkeypatch.setattr("os.getuid", lambda: (folder / ".mts").stat().st_uid + 1)
+    with pytest.raises(MtsError, match="belongs to") as caught:
+        load_settings({}, cwd=folder)
+    assert caught.value.code == "no_permission"
+    assert "MTS_HOME" in caught.value.details["hint"]
+    assert find_home({"MTS_HOME": "new"}, cwd=folder) == folder / "new"
+
+
+@pytest.mark.parametrize("name", [".mts/state.json", "mts.yaml"])
+def test_a_file_that_may_not_be_read_is_a_clear_error(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(path: Path, *arguments: Any, **_options: Any) -> Any:
+        if path == folder / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        raise FileNotFoundError(errno.ENOENT, "none", str(path))
+
+    # Not by a file mode: root may read everything.
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(MtsError, match="Permission denied") as caught:
+        load_settings({}, cwd=folder)
+    assert caught.value.code == "no_permission"
 
 
 def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from minitoolstream.api.app import Request, Response, Route, answer
 from minitoolstream.domain.errors import unavailable
 from minitoolstream.host import exchange
-from tests.unit.asgi_client import TOKEN, Answer, call, echo, open_host
+from tests.unit.asgi_client import SILENCE, TOKEN, Answer, call, echo, open_host
 
 
 async def test_a_route_gets_its_parameters_decoded() -> None:
@@ -321,8 +321,24 @@ async def test_every_request_is_logged_at_debug(caplog: pytest.LogCaptureFixture
 async def test_bodies_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitoolstream.host.dispatch.BODIES_AT_ONCE", 150)
     host = await open_host()
-    small = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "100"})
-    large = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "151"})
-    again = await call(host, "POST", "/v1/subjects/a/messages", chunks(b"x"), headers={"content-length": "100"})
-    assert (small.status, large.status, again.status) == (200, 429, 200)
-    assert large.headers["retry-after"] == "1"
+    route = "/v1/subjects/a/messages"
+    answers = [
+        await call(host, "POST", route, chunks(b"x" * 100, b"y" * rest), headers={"content-length": str(100 + rest)})
+        for rest in (50, 51, 50)
+    ]
+    assert [answer.status for answer in answers] == [200, 429, 200]
+    assert answers[1].headers["retry-after"] == "1"
+
+
+async def test_a_body_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minitoolstream.host.exchange.BODY_SILENCE", 0.01)
+    host = await open_host()
+    half = [chunks(b"x", ends=False)[0], SILENCE]
+    got = await call(host, "POST", "/v1/subjects/a/messages", half, headers={"content-length": "2"})
+    assert (got.status, got.code) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_a_route_that_is_open_to_all_takes_no_body(path: str) -> None:
+    got = await call(await open_host(), "GET", path, chunks(b"x"), headers={"content-length": "1"})
+    assert got.status == 413

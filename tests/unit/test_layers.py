@@ -38,7 +38,7 @@ LIBRARIES: dict[str, set[str]] = {
     "boto3": {"host/sqs.py", "stack/bucket.py"},
     "botocore": {"host/sqs.py", "stack/bucket.py", "stack/ministack.py"},
     "chalice": {"api/app.py"},
-    "uvicorn": {"host/worker.py"},
+    "uvicorn": {"host/worker.py", "host/protocol.py"},
     "yaml": {"config.py"},
 }
 """A library that comes and goes with one part is used by that part alone."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import struct
+from zlib import crc32
 
 import pytest
 
@@ -165,3 +167,14 @@ async def test_the_checksum_of_a_whole_pack_is_not_said_of_its_messages() -> Non
     await commit_created(kit.core, kit.put(ticket.upload, bytes(18)))
     page = await fetch_messages(kit.core, "orders", 1, 10)
     assert [message.sha256 for message in page.messages] == [None, None]
+
+
+@pytest.mark.parametrize("frames", [[b"z" * 28], [b"abcd", b"q" * 16]])
+async def test_frames_that_are_not_as_announced_come_without_data(frames: list[bytes]) -> None:
+    kit = core_kit()
+    body = b"".join(struct.pack(">II", len(frame), crc32(frame)) + frame for frame in frames)
+    upload = (await kit.ticket(len(body), sizes=(10, 10))).upload
+    await commit_created(kit.core, kit.put(upload, body))
+    await publish(kit, b"fine")
+    page = await fetch_messages(kit.core, "orders", 1, 100, inline=True)
+    assert [message.data is None for message in page.messages] == [True, True, False]

@@ -265,3 +265,23 @@ async def test_running_beside_an_event_changes_nothing() -> None:
     second = await reconcile(kit.core)
     assert (first.committed, second.committed) == (1, 0)
     assert (await kit.metadata.status())["rows"] == 1
+
+
+async def test_uploads_that_are_due_again_at_once_do_not_keep_the_rest_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred keys that are being written, each look taking longer than the pause until the next."""
+    kit = core_kit()
+    uploads = [(await kit.ticket(1)).upload for _ in range(120)]
+    kit.advance(10_000)
+    kit.payloads.being_written |= {upload.object_name for upload in uploads}
+    looks = 0
+    ask = kit.payloads.is_being_written
+
+    async def slow(name: str) -> bool:
+        nonlocal looks
+        looks += 1
+        kit.metadata.clock.advance(1)
+        return await ask(name)
+
+    monkeypatch.setattr(kit.payloads, "is_being_written", slow)
+    summary = await reconcile(kit.core)
+    assert (summary.looked, looks) == (120, 120)

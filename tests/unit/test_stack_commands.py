@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import threading
@@ -14,9 +15,11 @@ from minitoolstream.cli.main import cli
 from minitoolstream.config import load_settings
 from minitoolstream.stack import console as consoles
 from minitoolstream.stack.console import Console
+from minitoolstream.stack.demo import Samples
 from minitoolstream.stack.http import ask
 from minitoolstream.stack.logs import follow, last_lines
 from minitoolstream.stack.ports import free_port
+from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import ProcessId
 from minitoolstream.stack.state import Running, State, log_file, save_state
 from minitoolstream.stack.status import status
@@ -38,12 +41,77 @@ def mts(*arguments: str) -> Result:
 def test_status_where_nothing_was_ever_started_is_stopped() -> None:
     report = json.loads(mts("status", "--json").stdout)
     assert (report["state"], report["http"], report["processes"]) == ("stopped", None, {})
-    assert "`mts up` starts it" in mts("status").stdout
+    assert mts("status").stdout == "state: stopped\n`mts up` starts it\n"
 
 
 def test_down_where_nothing_was_ever_started_changes_nothing(home: Path) -> None:
     assert json.loads(mts("down", "--json").stdout) == {"stopped": [], "purged": False}
     assert not home.exists()
+
+
+def test_purge_leaves_a_folder_alone_that_never_held_a_stack(home: Path) -> None:
+    (home / "data").mkdir(parents=True)
+    refused = mts("down", "--purge", "-y", "--json")
+    assert refused.exit_code == 2
+    assert "nothing was deleted" in json.loads(refused.stdout)["error"]["message"]
+    assert [path.name for path in home.iterdir()] == ["data"]
+
+
+def test_purge_deletes_what_up_made_and_nothing_else(home: Path) -> None:
+    for name in ("data/minio/b/o", "data/tarantool/x.snap", "logs/host.log", "token", ".token.half", "data/mine"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("")
+    save_state(home, State())
+    assert "what `mts up` made" in mts("down", "--purge", "-y").stdout
+    assert [path for path in home.rglob("*") if path.is_file()] == [home / "data" / "mine"]
+    (home / "data" / "mine").unlink()
+    save_state(home, State())
+    assert f"{home} is deleted" in mts("down", "--purge", "-y").stdout
+    assert not home.exists()
+
+
+def test_a_typo_in_the_file_blocks_neither_down_nor_logs_nor_status(home: Path) -> None:
+    (home.parent / "mts.yaml").write_text("server: {prot: 1}\n")
+    save_state(private_folder(home), State())
+    assert [mts(command).exit_code for command in ("down", "logs")] == [0, 0]
+    for command in (("status",), ("status", "--json")):
+        shown = mts(*command)
+        assert shown.exit_code == 0
+        assert "did you mean `server.port`?" in shown.stderr
+    assert "server.prot" in json.loads(mts("status", "--json").stdout)["problems"][0]
+    assert mts("token").exit_code == 2
+
+
+def test_config_show_tells_what_is_wrong_beside_the_keys_there_are(home: Path) -> None:
+    (home.parent / "mts.yaml").write_text("server: {prot: 1}\n")
+    shown = mts("config", "show")
+    assert shown.exit_code == 2
+    assert "server.port " in shown.stdout
+    assert "did you mean `server.port`?" in shown.stderr
+
+
+@pytest.mark.parametrize("command", [["up"], ["down", "--purge", "-y"], ["status"], ["logs"], ["token"]])
+def test_a_stack_of_another_user_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    save_state(private_folder(home), State())
+    monkeypatch.setattr("os.getuid", lambda: home.stat().st_uid + 1)
+    refused = mts(*command, "--json")
+    assert refused.exit_code == 2
+    error = json.loads(refused.stdout)["error"]
+    assert (error["code"], "belongs to" in error["message"]) == ("no_permission", True)
+    assert [path.name for path in home.iterdir()] == ["state.json"]
+
+
+@pytest.mark.usefixtures("home")
+def test_up_where_nothing_may_be_written_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    # Not by a file mode: root may write everywhere.
+    monkeypatch.setattr("minitoolstream.stack.up.private_folder", refuse)
+    refused = mts("up")
+    assert refused.exit_code == 2
+    assert "Traceback" not in refused.stderr
+    assert "MTS_HOME" in refused.stderr
 
 
 @pytest.mark.usefixtures("home")
@@ -62,10 +130,10 @@ def test_a_process_that_is_gone_shows_as_crashed_not_as_running(home: Path) -> N
     assert report["processes"]["host"]["state"] == "crashed"
 
 
-def test_up_ends_with_the_address_of_the_page_and_without_the_token(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = {
+@pytest.fixture
+def started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mts up` starts nothing, and finds all running."""
+    report = {
         "state": "running",
         "http": "http://127.0.0.1:8080",
         "token_file": str(home / "token"),
@@ -73,14 +141,33 @@ def test_up_ends_with_the_address_of_the_page_and_without_the_token(
         "tarantool": {"address": "127.0.0.1:3301"},
         "processes": {},
     }
-    monkeypatch.setenv("MTS_TOKEN", "hush-hush")
     monkeypatch.setattr("minitoolstream.stack.up.up", lambda *_arguments, **_options: None)
-    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: started)
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: report)
+
+
+@pytest.mark.usefixtures("started")
+def test_up_ends_with_the_address_of_the_page_and_without_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTS_TOKEN", "hush-hush")
     shown = mts("up")
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[-1].strip() == "http://127.0.0.1:8080/"
     assert "mts token" in shown.stdout
     assert "hush-hush" not in shown.output
+
+
+@pytest.mark.usefixtures("started")
+def test_up_with_samples_names_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = Samples(41, "3 messages")
+    monkeypatch.setattr("minitoolstream.stack.demo.publish_samples", lambda _settings: samples)
+    shown = mts("up", "--demo").stdout
+    assert "fetch demo\n" in shown
+    assert "get 41\n" in shown
+
+
+@pytest.mark.usefixtures("started")
+def test_up_for_other_machines_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTS_SERVER_HOST", "0.0.0.0")
+    assert "put TLS in front" in mts("up").stderr
 
 
 def test_config_show_names_sources_and_hides_secrets(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,11 @@ def test_two_stacks_share_no_credential(tmp_path: Path) -> None:
     assert min(map(len, values)) >= 16
 
 
+def test_no_credential_looks_like_an_option_of_a_command(tmp_path: Path) -> None:
+    secrets = load_or_generate(tmp_path)
+    assert all(value.isalnum() for value in (*secrets.settings.values(), *secrets.store_root.values()))
+
+
 def test_a_credential_that_a_newer_version_needs_is_added(tmp_path: Path) -> None:
     secrets = load_or_generate(tmp_path)
     del secrets.settings["server.webhook_token"]
@@ -84,6 +89,11 @@ def test_state_survives_a_round_trip(tmp_path: Path) -> None:
 
 def test_no_state_is_an_empty_state(tmp_path: Path) -> None:
     assert load_state(tmp_path) == State()
+
+
+def test_the_path_of_the_calling_shell_is_no_part_of_a_fingerprint(tmp_path: Path) -> None:
+    one, two = (Launch("x", ["x"], tmp_path, {"PATH": path, "A": "1"}) for path in ("/bin", "/venv/bin:/bin"))
+    assert fingerprint(one) == fingerprint(two)
 
 
 def test_a_fingerprint_changes_with_command_environment_and_stamp(tmp_path: Path) -> None:

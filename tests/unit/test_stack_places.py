@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.stack import places
 from minitoolstream.stack.places import given, host_place, store_place, tarantool_place
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.state import State, save_state
@@ -90,6 +92,23 @@ def test_a_configured_port_of_the_host_that_is_taken_is_a_clear_error(tmp_path: 
     with pytest.raises(MtsError, match="is taken") as caught:
         host_place(settings(tmp_path, MTS_SERVER_PORT=str(foreign)), State())
     assert "MTS_SERVER_PORT" in caught.value.details["hint"]
+
+
+def test_a_port_that_this_user_may_not_open_is_not_called_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "bind_problem", lambda *_: PermissionError(errno.EACCES, "Permission denied"))
+    with pytest.raises(MtsError, match="may not be opened by this user"):
+        host_place(settings(tmp_path, MTS_SERVER_PORT="80"), State())
+
+
+def test_a_host_for_other_machines_comes_with_warnings(tmp_path: Path) -> None:
+    assert places.exposure(settings(tmp_path)) == []
+    everywhere = {"MTS_SERVER_HOST": "0.0.0.0"}
+    token, urls = places.exposure(settings(tmp_path, **everywhere))
+    assert "TLS" in token
+    assert "minio.public_endpoint" in urls
+    assert len(places.exposure(settings(tmp_path, MTS_MINIO_PUBLIC_ENDPOINT="https://s3.example", **everywhere))) == 1
 
 
 def test_a_remembered_port_of_the_host_that_is_taken_is_replaced(tmp_path: Path, foreign: int) -> None:

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from minitoolstream.stack.ports import (
-    can_bind,
+    bind_problem,
     free_port,
     keep_or_free,
     listens,
@@ -27,7 +27,7 @@ def test_a_remembered_port_is_kept_while_it_is_free() -> None:
 def test_a_remembered_port_that_another_program_took_is_replaced() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        assert not can_bind("127.0.0.1", taken)
+        assert bind_problem("127.0.0.1", taken)
         assert listens("127.0.0.1", taken)
         assert keep_or_free(taken) != taken
 

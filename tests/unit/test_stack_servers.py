@@ -17,7 +17,7 @@ from minitoolstream.stack.commands import ignore, output, run
 from minitoolstream.stack.get_minio import is_new_enough
 from minitoolstream.stack.minio import Credentials, Webhook
 from minitoolstream.stack.ministack_server import HEALTH, allowed, gate
-from minitoolstream.stack.object_store import choose
+from minitoolstream.stack.object_store import check_bucket, choose
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
@@ -77,6 +77,14 @@ class TestChoiceOfTheObjectStore:
         kept = State({"object_store.kind": "minio"})
         with pytest.raises(MtsError, match="stored in minio"):
             choose(settings(tmp_path, MTS_OBJECT_STORE="ministack"), kept, quick=False, update=ignore)
+
+    def test_another_bucket_than_the_one_with_the_data_is_refused(self, tmp_path: Path) -> None:
+        other = settings(tmp_path, MTS_MINIO_BUCKET="other")
+        check_bucket(other, State())
+        check_bucket(other, State(bucket="other"))
+        with pytest.raises(MtsError, match="in the bucket first") as caught:
+            check_bucket(other, State(bucket="first"))
+        assert "--purge" in caught.value.details["hint"]
 
     def test_an_unknown_kind_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MtsError, match="auto, minio, ministack"):
@@ -158,7 +166,10 @@ class TestMinio:
 
     def test_the_host_s_policy_names_its_bucket_only(self) -> None:
         statements = minio.bucket_policy("b")["Statement"]
-        assert [statement["Resource"] for statement in statements] == [["arn:aws:s3:::b"], ["arn:aws:s3:::b/*"]]
+        assert {name for statement in statements for name in statement["Resource"]} == {
+            "arn:aws:s3:::b",
+            "arn:aws:s3:::b/*",
+        }
         assert not any("*" in action for statement in statements for action in statement["Action"])
 
     @staticmethod

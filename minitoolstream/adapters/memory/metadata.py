@@ -16,6 +16,7 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, not_found, unavailable
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
+from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
 from minitoolstream.ports import Changes, DueUploads, ExtentPage, NewUpload, PackResult
 
@@ -154,6 +155,8 @@ class MemoryMetadata:
         self._must_be_up()
         age = self.clock.milliseconds() - (made_at_ms(object_name) or 0)
         if age > self._times.pack_grace * 500 or object_name in self.trash:
+            if object_name not in self._uploads.objects:
+                self._uploads.discard(object_name, "old_pack")
             raise unavailable("this took too long and was given up; send it again")
         self._uploads.objects[object_name] = 0
         results = [GroupCommit(self._uploads, self._keys, object_name, group).results() for group in groups]
@@ -221,12 +224,16 @@ class MemoryMetadata:
 
     async def packs_cursor(self) -> str:
         self._must_be_up()
-        return self._packs_cursor
+        return min(self._packs_cursor, self._first_young())
+
+    def _first_young(self) -> str:
+        return pack_name(new_id(self.clock.milliseconds() - self._times.pack_grace * 1000))[: len(pack_name("")) + 15]
 
     async def settle_packs(self, cursor: str, names: Sequence[str]) -> tuple[int, int]:
         self._must_be_up()
         settled = discarded = 0
-        for name in names if cursor == self._packs_cursor else ():
+        moved = self._packs_cursor != cursor and self._packs_cursor <= self._first_young()
+        for name in () if moved else names:
             made = made_at_ms(name)
             if made is not None and made > self.clock.milliseconds() - self._times.pack_grace * 1000:
                 break
@@ -253,7 +260,7 @@ class MemoryMetadata:
         self._must_be_up()
         now = self.clock.seconds()
         holder, until = self._leases.get(name, (owner, 0))
-        if holder != owner and until > now:
+        if holder != owner and now < until <= now + 2 * ceil(seconds):
             return False
         self._leases[name] = (owner, now + ceil(seconds))
         return True

@@ -111,7 +111,7 @@ class Order:
     def page(self, subject: str, start: int, limit: int, *, partition: int | None, whole: bool) -> ExtentPage:
         wanted = [row for row in self.rows if row.subject == subject and row.sequence >= start and not partition]
         extents: list[Extent] = []
-        left, following = limit, max(self.watermark + 1, start)
+        left, following = limit, self.watermark + 1
         for row in wanted:
             if left <= 0:
                 following = extents[-1].sequence + 1

@@ -103,6 +103,11 @@ class GroupCommit:
             self._close_run()
             return PackResult(self.uploads.duplicate(stored))
         if seqno in owner.pending:
+            known = self.uploads.rows[owner.pending[seqno]]
+            same_size = known.size == self.group.sizes[index]
+            if known.state is State.STORED and known.byte_from is not None and same_size:
+                self._close_run()
+                return PackResult(self.uploads.receipt(known))
             message = "this seqno is announced by an upload that has not ended"
             raise MtsError("seqno_in_use", message, {"upload_id": owner.pending[seqno]})
         first = owner.first_pending()

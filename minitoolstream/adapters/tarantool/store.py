@@ -116,7 +116,7 @@ class TarantoolMetadata:
         await self._tarantool.call("trash_postpone", list(names), seconds)
 
     async def packs_cursor(self) -> str:
-        return str(await self._tarantool.call("packs_cursor"))
+        return str(await self._tarantool.call("packs_cursor", self._pack_grace))
 
     async def settle_packs(self, cursor: str, names: Sequence[str]) -> tuple[int, int]:
         result = await self._tarantool.call("packs_settle", cursor, list(names), self._pack_grace)
