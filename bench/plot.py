@@ -75,7 +75,7 @@ def _ratios(axis: Any, rows: Sequence[Row]) -> None:
     _logarithmic(axis, [0.25, 0.5, 1, 2, 4, 8, 16], max([row.value or 0 for row in rows], default=1) * 1.5)
     axis.set_xlim(left=0.25)
     axis.axvline(1, color=RAW, lw=1.2, ls="--")
-    axis.set_title("Rate, raw PUT = 1  (bar: median, dots: rounds, line: floor; red: not met)", loc="left", color=INK)
+    axis.set_title("Rate, raw PUT = 1  (dots: rounds, line: floor)", loc="left", color=INK)
 
 
 def _latencies(axis: Any, rows: Sequence[Row]) -> None:
@@ -87,7 +87,7 @@ def _latencies(axis: Any, rows: Sequence[Row]) -> None:
                 for name, marker, size in (("p50", "o", 4), ("p95", "D", 4), ("p99", "|", 6)):
                     axis.plot(latency[name], place + shift, marker, color=colour, ms=size)
     _logarithmic(axis, [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], 5000)
-    axis.set_title("Latency in ms: p50 o, p95 ◆, p99 |   (dark: ours, grey: raw PUT)", loc="left", color=INK)
+    axis.set_title("Latency in ms: p50 o, p95 ◆, p99 |  (grey: raw)", loc="left", color=INK)
 
 
 def _against_floors(axis: Any, rows: Sequence[Row]) -> None:
