@@ -19,7 +19,7 @@ def _number(value: int | None) -> int | str | None:
 
 def receipt(value: Receipt) -> Receipt | schema.ReceiptAnswer:
     """A receipt is its own shape on the wire as long as its numbers are safe there."""
-    if max(value.sequence or 0, value.offset or 0) <= JSON_SAFE_INTEGER:
+    if (value.sequence or 0) <= JSON_SAFE_INTEGER:  # an offset is never above its sequence
         return value
     return schema.ReceiptAnswer(
         state=value.state,
@@ -70,16 +70,18 @@ def parts(page: PartsPage) -> schema.Parts:
 
 
 def batch(results: list[PackResult]) -> dict[str, object]:
-    committed = sum(1 for result in results if result.receipt and result.receipt.state is State.COMMITTED)
-    failed = sum(1 for result in results if result.error is not None)
-    return {"results": [_batch_result(result) for result in results], "committed": committed, "failed": failed}
-
-
-def _batch_result(result: PackResult) -> Receipt | schema.ReceiptAnswer | schema.BatchResult:
-    if result.receipt is not None:
-        return receipt(result.receipt)
-    assert result.error is not None
-    return schema.BatchResult(state="refused", error=error_body(result.error)["error"])
+    shown: list[Receipt | schema.ReceiptAnswer | schema.BatchResult] = []
+    committed = failed = 0
+    for result in results:
+        value = result.receipt
+        if value is None:
+            assert result.error is not None
+            failed += 1
+            shown.append(schema.BatchResult(state="refused", error=error_body(result.error)["error"]))
+        else:
+            committed += value.state is State.COMMITTED
+            shown.append(value if (value.sequence or 0) <= JSON_SAFE_INTEGER else receipt(value))
+    return {"results": shown, "committed": committed, "failed": failed}
 
 
 def page(value: MessagePage) -> schema.Page:

@@ -45,7 +45,7 @@ class PackWriter:
         """The new object's name. If this fails the object may be there: the reconciler removes it."""
         name = pack_name(new_id(await self._clock.now_ms()))
         try:
-            await self._payloads.put_new(name, pack.body, content_type=_PACK_CONTENT_TYPE)
+            await self._payloads.put_new(name, b"".join(pack.body), content_type=_PACK_CONTENT_TYPE)
         except MtsError as error:
             if error.code != "already_exists":  # nobody else makes this name: it was stored, and the answer was lost
                 raise
@@ -54,16 +54,19 @@ class PackWriter:
     async def commit(self, name: str, pack: Pack) -> list[PackResult]:
         """A result for each message, in the order in which they were packed."""
         by_group = await self._metadata.commit_pack(name, pack.groups)
-        results: dict[int, PackResult] = {}
-        for group, answers in zip(pack.groups, by_group, strict=True):
-            results.update(zip(group.indexes, answers, strict=True))
-        committed = sum(1 for result in results.values() if _is_new(result))
+        if len(by_group) == 1:
+            results = by_group[0]
+        else:
+            placed: dict[int, PackResult] = {}
+            for group, answers in zip(pack.groups, by_group, strict=True):
+                placed.update(zip(group.indexes, answers, strict=True))
+            results = [placed[index] for index in range(len(placed))]
+        committed = 0
+        for result in results:
+            receipt = result.receipt
+            committed += receipt is not None and receipt.state is State.COMMITTED and not receipt.duplicate
         self._metrics.committed(committed)
-        return [results[index] for index in range(len(results))]
-
-
-def _is_new(result: PackResult) -> bool:
-    return result.receipt is not None and result.receipt.state is State.COMMITTED and not result.receipt.duplicate
+        return results
 
 
 class Packer:
@@ -179,6 +182,8 @@ async def publish_batch(core: Core, items: Sequence[InlineMessage | MtsError]) -
     """Many messages: one pack, one commit, a result each. An item that is wrong by itself keeps its error and does
     not stop the others."""
     messages = [item for item in items if isinstance(item, InlineMessage)]
+    if len(messages) == len(items):
+        return await _store(core, messages)
     stored = iter(await _store(core, messages) if messages else ())
     return [PackResult(None, item) if isinstance(item, MtsError) else next(stored) for item in items]
 
