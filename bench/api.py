@@ -14,9 +14,9 @@ from minio import Minio
 
 from bench.errors import BenchError
 from bench.generator import LoadGenerator, Plan, Request
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.stack.minio import Credentials
 
-CONTENT_TYPE = "application/octet-stream"
 _TICKETS_A_CALL = 1000
 
 
@@ -41,7 +41,7 @@ class Api:
             raise BenchError(f"{method} {path}: {error.code} {error.read()[:500].decode()}") from error
 
     def tickets(self, subject: str, count: int, size: int) -> list[dict[str, Any]]:
-        upload = {"size": size, "content_type": CONTENT_TYPE}
+        upload = {"size": size, "content_type": DEFAULT_CONTENT_TYPE}
         tickets: list[dict[str, Any]] = []
         while len(tickets) < count:
             uploads = [upload] * min(_TICKETS_A_CALL, count - len(tickets))
@@ -69,7 +69,7 @@ class RawStore:
 
     def puts(self, count: int, size: int) -> list[Request]:
         """PUTs of new objects."""
-        headers = {"Content-Type": CONTENT_TYPE}
+        headers = {"Content-Type": DEFAULT_CONTENT_TYPE}
         return [Request("PUT", self._url(name), headers, size) for name in itertools.islice(self._names, count)]
 
     def _url(self, name: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -27,6 +29,8 @@ class Request(msgspec.Struct, omit_defaults=True):
     headers: dict[str, str] = {}
     size: int = 0
     body_file: str = ""
+    frame: bytes | None = None
+    """A packet for Tarantool; the URL is tarantool://address then."""
 
 
 class Publish(msgspec.Struct):
@@ -38,17 +42,59 @@ class Publish(msgspec.Struct):
     size: int
 
 
+class Step(msgspec.Struct, omit_defaults=True):
+    """One call of an operation of several. `<name>` stands for what `take` took from answers before.
+
+    `take` is {name: field}: its first value in the answer, with `field[-1]` the last one, with `field[]` all of them,
+    which count as messages. `<slot>` is the number of the operation slot.
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: str = ""
+    size: int = 0
+    take: dict[str, str] = {}
+
+
+class Readers(msgspec.Struct, omit_defaults=True):
+    """Connections that wait for messages: streams of events, or one long poll after the other.
+
+    With `expect`, the run fails unless each of them sees every message that is published in it, once and in order.
+    """
+
+    count: int
+    url: str
+    headers: dict[str, str]
+    stream: bool = False
+    expect: bool = False
+
+
 class Plan(msgspec.Struct, omit_defaults=True):
-    """One load: `count` operations, `in_flight` at a time, over `requests` again and again."""
+    """One load: `count` operations, `in_flight` at a time, over `requests` again and again, or `steps` in turn."""
 
     in_flight: int
     count: int
     requests: Sequence[Request] = ()
     publish: Publish | None = None
+    steps: Sequence[Step] = ()
+    readers: Sequence[Readers] = ()
+    settle: float = 0
     seconds: float = 120
     rate: float = 0
     seed: int = 1
     capture: bool = False
+
+
+class Delivered(msgspec.Struct):
+    """What readers got. `latency_ms` counts from the publisher's answer, `whole_ms` from its request."""
+
+    readers: int
+    events: int
+    seconds: float
+    rate: float
+    latency_ms: dict[str, float]
+    whole_ms: dict[str, float]
 
 
 class LoadResult(msgspec.Struct):
@@ -65,7 +111,9 @@ class LoadResult(msgspec.Struct):
     bytes_sent: int
     bytes_received: int
     cpu_seconds: float
+    messages: int = 0
     captured: list[str] = []
+    delivered: Delivered | None = None
 
     def must_have_succeeded(self, count: int) -> None:
         """Every one of `count` operations was answered 2xx; a rate of failures measures nothing."""
@@ -88,9 +136,37 @@ class LoadGenerator:
             timeout=plan.seconds + 120,
             check=False,
         )
-        if done.returncode:
-            raise BenchError(done.stderr.decode("utf-8", "replace").strip())
-        return msgspec.json.decode(done.stdout, type=LoadResult)
+        return _result(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, plan: Plan) -> Iterator[list[LoadResult]]:
+        """The load beside the block, begun when the block begins and ended with it; then the list has its result."""
+        results: list[LoadResult] = []
+        with subprocess.Popen(
+            [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin
+            assert process.stderr
+            try:
+                process.stdin.write(msgspec.json.encode(plan))
+                process.stdin.close()
+                first = process.stderr.readline()
+                if first.strip() != b"started":
+                    raise BenchError(first.decode("utf-8", "replace").strip())
+                yield results
+                process.send_signal(signal.SIGINT)
+                # Popen's own `communicate` would write to the closed input.
+                process.stdin = None
+                output, problem = process.communicate(timeout=120)
+                results.append(_result(process.returncode, output, problem))
+            finally:
+                process.kill()
+
+
+def _result(code: int, output: bytes, problem: bytes) -> LoadResult:
+    if code:
+        raise BenchError(problem.decode("utf-8", "replace").removeprefix("started").strip())
+    return msgspec.json.decode(output, type=LoadResult)
 
 
 def build() -> LoadGenerator:

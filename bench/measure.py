@@ -86,9 +86,9 @@ class Bench:
         return samples
 
 
-def ratios(ours: Sequence[Sample], raw: Sequence[Sample]) -> list[float]:
-    """Round by round, our rate against that of raw PUTs."""
-    return [one.result.rate / other.result.rate for one, other in zip(ours, raw, strict=True)]
+def ratios(ours: Sequence[Sample], base: Sequence[Sample]) -> list[float]:
+    """Round by round, our rate against that of what we are compared with."""
+    return [one.result.rate / other.result.rate for one, other in zip(ours, base, strict=True)]
 
 
 def cpu_microseconds(samples: Sequence[Sample], part: str) -> list[float]:
@@ -100,24 +100,28 @@ def ratio_row(
     key: str,
     measure: str,
     ours: Sequence[Sample],
-    raw: Sequence[Sample],
+    base: Sequence[Sample],
     *,
+    unit: str = "raw",
     floor: float | None = None,
     reference: str = "",
     messages: int = 1,
+    base_messages: int = 1,
+    note: str = "",
 ) -> Row:
-    """The median of per-round ratios; `messages` a request make the rate one of messages."""
-    found = ratios(ours, raw)
+    """The median of per-round ratios of requests; `messages` a request make the rate one of messages."""
+    found = ratios(ours, base)
     return Row(
         key=key,
         measure=measure,
-        unit="raw",
+        unit=unit,
         value=statistics.median(found),
         floor=Floor(floor) if floor else None,
         reference=reference,
         rounds=found,
         rate=statistics.median(one.result.rate for one in ours) * messages,
-        raw_rate=statistics.median(one.result.rate for one in raw),
+        base_rate=statistics.median(one.result.rate for one in base) * base_messages,
         latency_ms=median_latency([one.result.latency_ms for one in ours]),
-        raw_latency_ms=median_latency([one.result.latency_ms for one in raw]),
+        base_latency_ms=median_latency([one.result.latency_ms for one in base]),
+        note=note,
     )

@@ -15,13 +15,16 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 MET, MISSED, PLAIN, INK, RAW = "#2a9d8f", "#e76f51", "#8ab6d6", "#264653", "#adb5bd"
+RATIOS = {"raw": "raw PUT", "select": "select", "alone": "alone", "one": "one partition", "named": "with a producer"}
+"""Units that are ratios, and what is 1 there."""
 
 
-def draw(run: Run, path: Path) -> None:
-    """Ratios to raw PUTs and their latencies; below, figures in units of their own, and growth."""
-    ratios = [row for row in run.rows if row.unit == "raw" and row.value]
-    others = [row for row in run.rows if row.unit != "raw" and row.floor and row.value]
-    heights = [max(len(ratios), 2), max(len(others), 4)]
+def draw(run: Run, path: Path, title: str) -> None:
+    """Ratios and their latencies; below, figures in units of their own, and growth."""
+    ratios = [row for row in run.rows if row.unit in RATIOS and row.value]
+    others = [row for row in run.rows if row.unit not in RATIOS and row.floor and row.value]
+    rates = [row for row in run.rows if row.unit.endswith("/s") and row.value]
+    heights = [max(len(ratios), 2), max(len(others) or len(rates), 4)]
     with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure, axes = plt.subplots(
             2,
@@ -32,10 +35,13 @@ def draw(run: Run, path: Path) -> None:
         )
         _ratios(axes[0][0], ratios)
         _latencies(axes[0][1], ratios)
-        _against_floors(axes[1][0], others)
-        _growth(axes[1][1], run.growth)
-        title = "MiniToolStream against raw PUTs of the same object store"
-        figure.suptitle(title, fontweight="bold", color=INK)
+        if others or run.growth:
+            _against_floors(axes[1][0], others)
+            _growth(axes[1][1], run.growth)
+        else:
+            _rates(axes[1][0], rates)
+            _latencies(axes[1][1], rates)
+        figure.suptitle(f"MiniToolStream: {title[0].lower()}{title[1:]}", fontweight="bold", color=INK)
         figure.text(0.5, -0.01, facts(run), ha="center", va="top", fontsize=7, color="#6c757d")
         figure.savefig(path, dpi=140, bbox_inches="tight")
         plt.close(figure)
@@ -72,22 +78,24 @@ def _ratios(axis: Any, rows: Sequence[Row]) -> None:
             axis.plot([row.floor.value] * 2, [place - 0.4, place + 0.4], color=INK, lw=2)
         end = max([row.value or 0, *row.rounds])
         axis.text(end * 1.04, place, f"{number(row.value)}x", va="center", color=INK)
-    _logarithmic(axis, [0.25, 0.5, 1, 2, 4, 8, 16], max([row.value or 0 for row in rows], default=1) * 1.5)
-    axis.set_xlim(left=0.25)
+    values = [row.value or 0 for row in rows]
+    _logarithmic(axis, [0.01, 0.05, 0.25, 0.5, 1, 2, 4, 8, 16], max(values, default=1) * 1.5)
+    axis.set_xlim(left=min([0.25, *(value / 2 for value in values)]))
     axis.axvline(1, color=RAW, lw=1.2, ls="--")
-    axis.set_title("Rate, raw PUT = 1  (dots: rounds, line: floor)", loc="left", color=INK)
+    bases = " or ".join(name for unit, name in RATIOS.items() if any(row.unit == unit for row in rows))
+    axis.set_title(f"1 = {bases or 'raw PUT'}  (dots: rounds, line: floor)", loc="left", color=INK)
 
 
 def _latencies(axis: Any, rows: Sequence[Row]) -> None:
     for place in _rows_on(axis, rows, labels=False):
         row = rows[place]
-        for latency, colour, shift in ((row.raw_latency_ms, RAW, 0.16), (row.latency_ms, INK, -0.16)):
+        for latency, colour, shift in ((row.base_latency_ms, RAW, 0.16), (row.latency_ms, INK, -0.16)):
             if latency:
                 axis.plot([latency["p50"], latency["p99"]], [place + shift] * 2, color=colour, lw=1.4)
                 for name, marker, size in (("p50", "o", 4), ("p95", "D", 4), ("p99", "|", 6)):
                     axis.plot(latency[name], place + shift, marker, color=colour, ms=size)
     _logarithmic(axis, [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], 5000)
-    axis.set_title("Latency in ms: p50 o, p95 ◆, p99 |  (grey: raw)", loc="left", color=INK)
+    axis.set_title("Latency in ms: p50 o, p95 ◆, p99 |  (grey: the other side)", loc="left", color=INK)
 
 
 def _against_floors(axis: Any, rows: Sequence[Row]) -> None:
@@ -103,6 +111,17 @@ def _against_floors(axis: Any, rows: Sequence[Row]) -> None:
     _logarithmic(axis, [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64], 64)
     axis.axvline(1, color=INK, lw=2)
     axis.set_title("Against its floor or target  (line: floor; longer is better)", loc="left", color=INK)
+
+
+def _rates(axis: Any, rows: Sequence[Row]) -> None:
+    for place in _rows_on(axis, rows, labels=True):
+        row = rows[place]
+        axis.barh(place, row.value, height=0.62, color=PLAIN)
+        axis.plot(row.rounds, [place] * len(row.rounds), "o", color=INK, ms=3, alpha=0.55)
+        axis.text(max([row.value or 0, *row.rounds]) * 1.1, place, number(row.value), va="center", color=INK)
+    axis.set_xscale("log")
+    axis.set_xlim(left=10)
+    axis.set_title("A second  (dots: rounds)", loc="left", color=INK)
 
 
 def _growth(axis: Any, points: Sequence[GrowthPoint]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from bench.errors import BenchError
 from bench.rows import GrowthPoint, Row
 
-BEGIN, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
-_UNITS = {"raw": "x raw", "x": "x", "msg/s": "msg/s", "us": "us", "B": "B", "MB": "MB", "ms": "ms", "n": ""}
+_UNITS = {"raw": "x raw", "select": "x select", "alone": "x alone", "one": "x one", "named": "x named", "n": ""}
+"""How a unit is printed, where that is not its name."""
 
 
 class Run(msgspec.Struct):
@@ -24,7 +25,7 @@ class Run(msgspec.Struct):
 def speed_table(run: Run) -> str:
     lines = [
         "| measure | result | floor | | rounds | reference | rate /s | p50 / p95 / p99 ms "
-        "| raw PUT /s | raw p50 / p95 / p99 ms |",
+        "| compared with /s | its p50 / p95 / p99 ms |",
         "|---|---:|---:|---|---|---|---:|---|---:|---|",
     ]
     for row in run.rows:
@@ -33,7 +34,7 @@ def speed_table(run: Run) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    unit = _UNITS[row.unit]
+    unit = _UNITS.get(row.unit, row.unit)
     bound = "<=" if row.floor and row.floor.at_most else ">="
     floor = f"{bound} {number(row.floor.value)} {unit}".strip() if row.floor else ""
     rounds = f"{number(min(row.rounds))} - {number(max(row.rounds))}" if row.rounds else ""
@@ -49,8 +50,8 @@ def _cells(row: Row) -> list[str]:
         row.reference,
         number(row.rate),
         _latency(row.latency_ms),
-        number(row.raw_rate),
-        _latency(row.raw_latency_ms),
+        number(row.base_rate),
+        _latency(row.base_latency_ms),
     ]
 
 
@@ -88,17 +89,20 @@ def document(run: Run) -> str:
     return text
 
 
-def write(run: Run, folder: Path, name: str) -> None:
+def write(run: Run, folder: Path, name: str, title: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.md").write_text(f"# Speed\n\n{document(run)}")
+    (folder / f"{name}.md").write_text(f"# {title}\n\n{document(run)}")
     (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
 
 
-def update_page(run: Run, page: Path) -> None:
+def update_page(run: Run, page: Path, name: str) -> None:
     """Replace the block between the markers; the rest of the page is written by hand."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{document(run)}{END}{after}")
+    begin, end = f"<!-- {name}: written by `make bench` -->", f"<!-- end of {name} -->"
+    before, begun, rest = page.read_text().partition(begin)
+    _, ended, after = rest.partition(end)
+    if not begun or not ended:
+        raise BenchError(f"{page} has no block for {name}")
+    page.write_text(f"{before}{begin}\n{document(run)}{end}{after}")
 
 
 def number(value: float | None) -> str:

@@ -29,9 +29,9 @@ class Row(msgspec.Struct):
     reference: str = ""
     rounds: Sequence[float] = ()
     rate: float | None = None
-    raw_rate: float | None = None
+    base_rate: float | None = None
     latency_ms: Mapping[str, float] = {}
-    raw_latency_ms: Mapping[str, float] = {}
+    base_latency_ms: Mapping[str, float] = {}
     note: str = ""
     failed: str = ""
 

@@ -119,6 +119,7 @@ def _host(folder: Path, name: str, port: int, workers: int) -> Host:
             "MTS_SERVER_PORT": str(port),
             "MTS_SERVER_WORKERS": str(workers),
             "MTS_LOGGING_LEVEL": "warning",
+            "MTS_TRASH_GRACE": "0s",  # so that deleting is part of what is measured
         },
     )
     return Host(launch, url=f"http://127.0.0.1:{port}")

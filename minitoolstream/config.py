@@ -10,7 +10,6 @@ import difflib
 import errno
 import os
 import pwd
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,69 +18,24 @@ from typing import Any
 import msgspec
 import yaml
 
+from minitoolstream.domain.checks import fits_a_header
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_SINGLE_PUT_BYTES, MIB, MIN_PART_BYTES
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
-_BYTES = re.compile(r"(\d+)\s*(B|KB|MB|GB|KiB|MiB|GiB|TiB)?\Z", re.IGNORECASE)
-_FACTOR = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def parse_duration(value: Any) -> float:
-    """Seconds of '24h', '7d', '500ms' or a plain number."""
-    match = _DURATION.match(str(value).strip())
-    if not match:
-        raise ValueError(f"{value!r} is not a duration; write 30s, 15m, 24h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def parse_bytes(value: Any) -> int:
-    """Bytes of '16MiB', '5GB' or a plain number."""
-    match = _BYTES.match(str(value).strip())
-    if not match:
-        raise ValueError(f"{value!r} is not a size; write 512KiB, 16MiB or a number of bytes")
-    return int(match[1]) * _FACTOR[(match[2] or "b").lower()]
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text not in {"true", "false", "1", "0", "yes", "no", "on", "off"}:
-        raise ValueError(f"{value!r} is neither true nor false")
-    return text in {"true", "1", "yes", "on"}
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    items = value if isinstance(value, list | tuple) else str(value).split(",")
-    return tuple(str(item).strip() for item in items if str(item).strip())
-
-
-def _between(parse: Callable[[Any], Any], low: float, high: float) -> Callable[[Any], Any]:
-    def checked(value: Any) -> Any:
-        parsed = parse(value)
-        if not low <= parsed <= high:
-            raise ValueError(f"{value!r} is not between {low} and {high}")
-        return parsed
-
-    return checked
-
-
-def _one_of(*choices: str) -> Callable[[Any], str]:
-    def checked(value: Any) -> str:
-        chosen = str(value).lower()
-        if chosen not in choices:
-            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
-        return chosen
-
-    return checked
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value).strip()):
-        raise ValueError(f"{value!r} is not a whole number")
-    return int(value)
+from minitoolstream.setting_values import (
+    address,
+    between,
+    boolean,
+    bucket_name,
+    channels,
+    duration,
+    endpoint,
+    integer,
+    message_life,
+    one_of,
+    region,
+    size,
+    words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,50 +56,76 @@ class Option:
         return (self.short, full) if self.short else (full,)
 
 
+def _token(value: Any) -> str:
+    """The value itself is not told: it is a secret."""
+    text = str(value)
+    if not fits_a_header(text):
+        raise ValueError("it has a line break or another character that no token can have")
+    return text
+
+
 STORE_KINDS = ("auto", "minio", "ministack")
-_part_size = _between(parse_bytes, MIN_PART_BYTES, MAX_SINGLE_PUT_BYTES)
+_part_size = between(size, f"{MIN_PART_BYTES // MIB}MiB", f"{MAX_SINGLE_PUT_BYTES // MIB}MiB")
+_body_limit = between(size, "1KiB", "1GiB")
+_memory = between(size, "32MiB", "1TiB")
+_signature_life = between(duration, "1s", "7d")  # of what S3 signs
+_grace = between(duration, "0s", "7d")
+_trash_grace = between(duration, "0s", "30d")
 OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
-    Option("server.port", 0, _between(_integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
-    Option("server.workers", 0, _between(_integer, 0, 256), "worker processes of the host; 0: one for two cores"),
-    Option("server.urls", (), _words, "addresses of hosts, for CLI and SDK, tried in turn", short="MTS_URL"),
-    Option("server.cors_origins", (), _words, "web origins that may call the API from a browser"),
-    Option("server.inline_limit", 4 * MIB, parse_bytes, "largest body of an inline publish"),
-    Option("server.batch_limit", 16 * MIB, parse_bytes, "largest body of a batch publish"),
-    Option("server.token", None, str, "bearer token of the API", secret=True, short="MTS_TOKEN"),
-    Option("server.webhook_token", None, str, "token of the store's events", secret=True, short="MTS_WEBHOOK_TOKEN"),
-    Option("tarantool.address", "127.0.0.1:3301", str, "host:port of Tarantool; port 0 with `mts up`: a free one"),
+    Option("server.port", 0, between(integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
+    Option("server.workers", 0, between(integer, 0, 256), "worker processes of the host; 0: one for two cores"),
+    Option("server.urls", (), words, "addresses of hosts, for CLI and SDK, tried in turn", short="MTS_URL"),
+    Option("server.cors_origins", (), words, "web origins that may call the API from a browser"),
+    Option("server.inline_limit", 4 * MIB, _body_limit, "largest body of an inline publish"),
+    Option("server.batch_limit", 16 * MIB, _body_limit, "largest body of a batch publish"),
+    Option("server.token", None, _token, "bearer token of the API", secret=True, short="MTS_TOKEN"),
+    Option("server.webhook_token", None, _token, "token of the store's events", secret=True, short="MTS_WEBHOOK_TOKEN"),
+    Option("tarantool.address", "127.0.0.1:3301", address, "host:port of Tarantool; port 0 with `mts up`: a free one"),
     Option("tarantool.user", "mts", str, "the application's user"),
     Option("tarantool.password", None, str, "its password", secret=True),
-    Option("tarantool.timeout", 5.0, parse_duration, "how long a call may take"),
-    Option("tarantool.memory", 256 * MIB, parse_bytes, "memory for metadata (`memtx_memory`), with `mts up`"),
-    Option("tarantool.wal_mode", "write", _one_of("write", "fsync"), "`fsync` survives a power loss, with `mts up`"),
+    Option("tarantool.timeout", 5.0, between(duration, "10ms", "1h"), "how long a call may take"),
+    Option("tarantool.memory", 256 * MIB, _memory, "memory for metadata (`memtx_memory`), with `mts up`"),
+    Option("tarantool.wal_mode", "write", one_of("write", "fsync"), "`fsync` survives a power loss, with `mts up`"),
     Option("tarantool.binary", None, str, "the tarantool to run, with `mts up`", short="MTS_TARANTOOL"),
-    Option("minio.endpoint", "127.0.0.1:9000", str, "host:port or URL of the object store (S3 API)"),
-    Option("minio.public_endpoint", None, str, "the same as clients reach it, when that differs"),
-    Option("minio.use_ssl", False, _boolean, "https when the endpoint is given without a scheme"),
-    Option("minio.bucket", "minitoolstream", str, "bucket for payloads"),
-    Option("minio.region", "us-east-1", str, "region that requests are signed for"),
+    Option("minio.endpoint", "127.0.0.1:9000", endpoint, "host:port or URL of the object store (S3 API)"),
+    Option("minio.public_endpoint", None, endpoint, "the same as clients reach it, when that differs"),
+    Option("minio.use_ssl", False, boolean, "https when the endpoint is given without a scheme"),
+    Option("minio.bucket", "minitoolstream", bucket_name, "bucket for payloads"),
+    Option("minio.region", "us-east-1", region, "region that requests are signed for"),
     Option("minio.access_key", None, str, "access key of the object store", secret=True),
     Option("minio.secret_key", None, str, "secret key of the object store", secret=True),
-    Option("minio.cors_origins", ("*",), _words, "web origins that may use presigned URLs, with `mts up`"),
-    Option("object_store.kind", "auto", _one_of(*STORE_KINDS), "which one, with `mts up`", short="MTS_OBJECT_STORE"),
+    Option("minio.cors_origins", ("*",), words, "web origins that may use presigned URLs, with `mts up`"),
+    Option("object_store.kind", "auto", one_of(*STORE_KINDS), "which one, with `mts up`", short="MTS_OBJECT_STORE"),
     Option("object_store.queue_url", None, str, "SQS queue with the bucket's events, instead of the webhook"),
     Option("uploads.part_size", 16 * MIB, _part_size, "payloads above it are uploaded in parts of it"),
-    Option("uploads.ticket_life", 3600.0, parse_duration, "life of a ticket"),
-    Option("uploads.producer_ticket_life", 900.0, parse_duration, "life of a named producer's ticket"),
-    Option("uploads.max_life", 604800.0, parse_duration, "longest life of a ticket that arriving parts extend"),
-    Option("uploads.put_grace", 900.0, parse_duration, "how long a PUT begun in time may still take"),
-    Option("uploads.first_look", 30.0, parse_duration, "age at which the reconciler first looks for an open upload"),
-    Option("packs.grace", 3600.0, parse_duration, "age at which an uncommitted pack is deleted"),
-    Option("downloads.url_life", 3600.0, parse_duration, "life of a presigned download URL"),
-    Option("reconcile.interval", 10.0, parse_duration, "pause between two runs of the reconciler"),
-    Option("logging.level", "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
-    Option("logging.format", "json", _one_of("json", "text"), "json or text"),
+    Option("uploads.ticket_life", 3600.0, _signature_life, "life of a ticket"),
+    Option("uploads.producer_ticket_life", 900.0, _signature_life, "life of a named producer's ticket"),
+    Option("uploads.max_life", 604800.0, _signature_life, "longest life of a ticket that arriving parts extend"),
+    Option("uploads.put_grace", 900.0, _grace, "how long a PUT begun in time may still take"),
+    Option("uploads.first_look", 30.0, _grace, "age at which the reconciler first looks for an open upload"),
+    Option("packs.grace", 3600.0, between(duration, "1s", "7d"), "age at which an uncommitted pack is deleted"),
+    Option("downloads.url_life", 3600.0, _signature_life, "life of a presigned download URL"),
+    Option("ttl.enabled", True, boolean, "whether messages expire at all"),
+    Option("ttl.default", 86400.0, message_life, "how long messages stay, from 1s to 10y"),
+    Option("ttl.channels", (), channels, "the same for single subjects: `{channel: logs, duration: 7d}`, or `logs=7d`"),
+    Option("ttl.check_interval", 60.0, between(duration, "10ms", "7d"), "pause between two looks for what has expired"),
+    Option(
+        "trash.grace",
+        None,
+        _trash_grace,
+        "how long a payload outlives its message; unset: the longer of `downloads.url_life` and `backup.interval`",
+    ),
+    Option("reconcile.interval", 10.0, between(duration, "10ms", "1d"), "pause between two runs of the reconciler"),
+    Option("ticks.interval", 5.0, between(duration, "10ms", "1d"), "pause between two looks at what is due"),
+    Option("journal.interval", 5.0, between(duration, "10ms", "5m"), "pause between two writes of the journal"),
+    Option("backup.interval", 86400.0, between(duration, "0s", "1y"), "time between two backups by the host; 0: none"),
+    Option("backup.keep", 7, between(integer, 1, 1000), "backups of the host that are kept in the bucket"),
+    Option("logging.level", "info", one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
+    Option("logging.format", "json", one_of("json", "text"), "json or text"),
 )
-NOT_YET = {
-    "ttl": "messages do not expire yet",
-    "subscription": "readers cannot wait for messages yet",
+NO_EFFECT = {
+    "subscription": "commits wake readers, who say themselves how many (`limit`) and how long to wait (`wait`)",
     "vault": "secrets come from the environment or `.mts/`",
     "server.grpc": "there is no gRPC yet",
     "tarantool.pool_size": "one connection carries all calls of a process",
@@ -321,8 +301,8 @@ def _read_yaml(path: Path, report: _Report, *, required: bool) -> tuple[dict[str
     values: dict[str, Any] = {}
     warnings: list[str] = []
     for key, value in _flat(content):
-        if key in NOT_YET:
-            warnings.append(f"{path}: `{key}` has no effect: {NOT_YET[key]}")
+        if key in NO_EFFECT:
+            warnings.append(f"{path}: `{key}` has no effect: {NO_EFFECT[key]}")
         elif key not in _BY_KEY:
             report(f"{path}: unknown key `{key}`{_did_you_mean(key)}")
         elif _BY_KEY[key].secret:
@@ -335,7 +315,7 @@ def _read_yaml(path: Path, report: _Report, *, required: bool) -> tuple[dict[str
 def _flat(content: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
     """`section.name` and its value; a section that has no effect, or is none, as it is."""
     for section, entries in content.items():
-        if section in NOT_YET or not isinstance(entries, dict):
+        if section in NO_EFFECT or not isinstance(entries, dict):
             yield str(section), entries
             continue
         for name, value in entries.items():

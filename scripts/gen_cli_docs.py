@@ -22,6 +22,8 @@ HEAD = """# The command line: `mts`
   bars and hints are on stderr, bars only on a terminal.
 - **After Ctrl-C**, the same `mts publish` or `mts get -o` goes on where it stopped. What that needs is kept in
   `~/.local/state/minitoolstream/` (or under `XDG_STATE_HOME`) and in a `.part` file beside the target.
+- **`mts status`** tells scripts by its exit code: 0 when all runs, 5 when a part is down or cannot be reached, 3 when
+  the stack is stopped or was never started.
 - **Completion**: `mts completion bash`, `zsh` or `fish` prints the script.
 
 This page is made from `mts --help` by `python -m scripts.gen_cli_docs`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from minitoolstream.config import NOT_YET, OPTIONS, env_name
+from minitoolstream.config import NO_EFFECT, OPTIONS, env_name
 
 HEAD = """# Configuration
 
@@ -21,6 +21,10 @@ tarantool:
   wal_mode: fsync
 minio:
   bucket: minitoolstream
+ttl:
+  default: 24h
+  channels:
+    - {channel: logs, duration: 7d}
 logging:
   level: info
 ```
@@ -34,7 +38,7 @@ def shown(value: object) -> str:
     if value is None or value == ():
         return ""
     if isinstance(value, tuple):
-        return "`" + ",".join(value) + "`"
+        return "`" + ",".join(map(str, value)) + "`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
@@ -44,12 +48,12 @@ def page() -> str:
         f"| {option.about} |"
         for option in OPTIONS
     ]
-    later = "\n".join(f"- `{key}`: {reason}" for key, reason in NOT_YET.items())
+    later = "\n".join(f"- `{key}`: {reason}" for key, reason in NO_EFFECT.items())
     return (
         HEAD
         + "\n".join(rows)
         + "\n\nDurations are `500ms`, `30s`, `15m`, `24h`, `7d` or seconds; sizes `512KiB`, `16MiB` or bytes.\n\n"
-        + "Keys of the specification that are read but have no effect yet:\n\n"
+        + "Keys of the specification that are read but have no effect:\n\n"
         + later
         + "\n"
     )

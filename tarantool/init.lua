@@ -23,6 +23,10 @@ box.cfg{
 
 require('mts.migrations').run()
 require('mts.commit').start()
+require('mts.clocks').start()
+require('mts.ttl_fiber').start()
+require('mts.journal').start()
+require('mts.recovery').start()
 require('mts.grants').apply{
     user = setting('USER', 'mts'),
     password_file = setting('PASSWORD_FILE'),

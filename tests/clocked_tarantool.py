@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,20 @@ class ClockedMetadata(TarantoolMetadata):
         await super().close()
 
 
-def start_clocked_tarantool(folder: Path) -> TarantoolServer:
+def touch(server: TarantoolServer, name: str, *arguments: object) -> object:
+    """Call one of the hands."""
+
+    async def call() -> object:
+        connection = Connection(server.address, server.user, server.password, 5.0, NoMetrics())
+        try:
+            return await connection.call(name, *arguments)
+        finally:
+            await connection.close()
+
+    return asyncio.run(call())
+
+
+def start_clocked_tarantool(folder: Path, last_sequence: int = 0) -> TarantoolServer:
     folder.mkdir(parents=True, exist_ok=True)
     password = new_secret()
     write_private(folder / "password", password.encode())
@@ -52,7 +66,10 @@ def start_clocked_tarantool(folder: Path) -> TarantoolServer:
         user="mts",
         password_file=folder / "password",
         memory=64 * tarantool.MIB,
-        extra_environ={"MTS_TEST_LUA_FOLDER": str(bundled("tarantool"))},
+        extra_environ={
+            "MTS_TEST_LUA_FOLDER": str(bundled("tarantool")),
+            "MTS_TEST_LAST_SEQUENCE": str(last_sequence),
+        },
     )
     script = Path(__file__).with_suffix(".lua")
     launch = replace(launch, command=[launch.command[0], str(script)])

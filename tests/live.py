@@ -49,7 +49,7 @@ def send(
         return Answer(error.code, {k.lower(): v for k, v in error.headers.items()}, error.read())
 
 
-def eventually(check: Callable[[], T], within: float = 30.0) -> T:
+def eventually(check: Callable[[], T], within: float = 30.0, pause: float = 0.05) -> T:
     """What `check` returns once it is true, polled until a deadline."""
     deadline = time.monotonic() + within
     while True:
@@ -57,7 +57,7 @@ def eventually(check: Callable[[], T], within: float = 30.0) -> T:
         if result:
             return result
         assert time.monotonic() < deadline, f"not true within {within} s"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 @dataclass
@@ -151,13 +151,19 @@ class Live:
 
 
 def start_live(
-    folder: Path, *, webhook: bool = True, hosts: int = 1, extra_env: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    webhook: bool = True,
+    hosts: int = 1,
+    extra_env: Mapping[str, str] | None = None,
+    tarantool: TarantoolServer | None = None,
 ) -> Live:
-    """`webhook=False`: the store's events go nowhere, as when every notification is lost."""
+    """`webhook=False`: the store's events go nowhere, as when every notification is lost. `tarantool`: one that the
+    test has started, with hands on it."""
     folder.mkdir(parents=True, exist_ok=True)
     port, token, hook_token = free_port(), new_secret(), new_secret()
     hook = f"http://127.0.0.1:{port}/hooks/object-created" if webhook else None
-    tarantool = start_tarantool(folder / "tarantool")
+    tarantool = tarantool or start_tarantool(folder / "tarantool")
     minio = start_minio(folder / "minio", hook, hook_token)
     environ = {
         "MTS_TOKEN": token,
@@ -171,8 +177,10 @@ def start_live(
         "MTS_MINIO_SECRET_KEY": minio.secret_key,
         "MTS_SERVER_WORKERS": "2",
         "MTS_RECONCILE_INTERVAL": "3600s",
+        "MTS_TICKS_INTERVAL": "3600s",
         "MTS_UPLOADS_PART_SIZE": "5MiB",
         "MTS_LOGGING_LEVEL": "debug",
+        "MTS_TRASH_GRACE": "0s",  # what tests leave must be seen to go
         **(extra_env or {}),
     }
     settings = load_settings({**environ, "MTS_HOME": str(folder / "home")}, cwd=folder)

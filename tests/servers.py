@@ -148,9 +148,7 @@ def start_minio(
     `access_key` and `secret_key` are those of a user who may do what the host may; `root` may do everything.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    server = MinioServer(
-        Launch("", [], Path()), endpoint="", access_key=new_access_key(), secret_key=new_secret()
-    )
+    server = MinioServer(Launch("", [], Path()), endpoint="", access_key=new_access_key(), secret_key=new_secret())
     port = free_port()
     server.endpoint = f"http://127.0.0.1:{port}"
     server.launch = minio.launch(
@@ -167,9 +165,7 @@ def start_minio(
     buckets.ensure_bucket(s3, server.bucket)
     if webhook_url:
         buckets.notify_webhook(s3, server.bucket, server.region)
-    minio.ensure_user(
-        server.endpoint, server.root, Credentials(server.access_key, server.secret_key), server.bucket
-    )
+    minio.ensure_user(server.endpoint, server.root, Credentials(server.access_key, server.secret_key), server.bucket)
     return server
 
 

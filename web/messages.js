@@ -188,6 +188,7 @@ function downloadLink(where, message) {
 async function payload(where, { sequence }) {
   const message = await read(where, `/v1/messages/${sequence}`);
   const kind = { type: message.content_type };
+  if (message.payload_missing) throw new UploadError("payload_missing", "the payload of this message was lost");
   if (message.url === undefined) return new Blob([], kind); // empty, in a pack: there is no byte to ask for
   const headers = message.range ? { Range: message.range } : {};
   const answer = await fetch(message.url, { headers, referrerPolicy: "no-referrer" });

@@ -19,6 +19,7 @@ type wireRequest struct {
 	head    []byte
 	size    int
 	body    []byte // nil: `size` bytes of the plan's payload
+	isFrame bool   // the body is all there is: a packet for Tarantool
 }
 
 func newWireRequest(method, rawURL string, headers map[string]string, size int) (*wireRequest, error) {
@@ -55,7 +56,8 @@ type client struct {
 
 type connection struct {
 	net.Conn
-	reader *bufio.Reader
+	reader  *bufio.Reader
+	greeted bool // by Tarantool
 }
 
 func newClient(timeout time.Duration) *client {
@@ -70,7 +72,7 @@ func (c *client) connect(address string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{raw, bufio.NewReaderSize(raw, 16*1024)}
+	conn := &connection{Conn: raw, reader: bufio.NewReaderSize(raw, 16*1024)}
 	c.conns[address] = conn
 	return conn, nil
 }

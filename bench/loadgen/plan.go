@@ -17,7 +17,8 @@ const (
 	maxOperations = 2_000_000
 )
 
-// Plan is one load. Operation i sends Requests[i % len(Requests)], or runs Publish.
+// Plan is one load. Operation i sends Requests[i % len(Requests)], or runs Publish, or all Steps. An interrupt ends it
+// early.
 type Plan struct {
 	InFlight int       `json:"in_flight"` // operation slots, each with connections of its own
 	Count    int       `json:"count"`     // operations
@@ -28,16 +29,22 @@ type Plan struct {
 	Capture  bool      `json:"capture"`   // return every answer's body
 	Requests []Request `json:"requests"`
 	Publish  *Publish  `json:"publish"`
+	Steps    []Step    `json:"steps"`
+	Readers  []Readers `json:"readers"`
+	Settle   float64   `json:"settle"` // seconds between the last reader's arrival and the first operation
 	payload  []byte
+	stop     chan struct{} // closed by an interrupt
 }
 
-// Request is sent as it stands. Its body is Size pseudo-random bytes, or the content of BodyFile.
+// Request is sent as it stands. Its body is Size pseudo-random bytes, or the content of BodyFile. With Frame, it is a
+// packet for Tarantool, and the URL is tarantool://address.
 type Request struct {
 	Method   string            `json:"method"`
 	URL      string            `json:"url"`
 	Headers  map[string]string `json:"headers"`
 	Size     int               `json:"size"`
 	BodyFile string            `json:"body_file"`
+	Frame    []byte            `json:"frame"`
 	wire     *wireRequest
 }
 
@@ -50,7 +57,7 @@ type Publish struct {
 }
 
 func readPlan(source io.Reader) (*Plan, error) {
-	plan := &Plan{InFlight: 1, Seconds: 60, Timeout: 60, Seed: 1}
+	plan := &Plan{InFlight: 1, Seconds: 60, Timeout: 60, Seed: 1, stop: make(chan struct{})}
 	decoder := json.NewDecoder(source)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(plan); err != nil {
@@ -60,8 +67,21 @@ func readPlan(source io.Reader) (*Plan, error) {
 		plan.Seconds <= 0 || plan.Seconds > maxSeconds || plan.Timeout <= 0 || plan.Rate < 0 {
 		return nil, errors.New("plan: in_flight, count, seconds, timeout or rate out of bounds")
 	}
-	if (len(plan.Requests) == 0) == (plan.Publish == nil) {
-		return nil, errors.New("plan: give either requests or publish")
+	given := 0
+	for _, is := range []bool{len(plan.Requests) > 0, plan.Publish != nil, len(plan.Steps) > 0} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, errors.New("plan: give requests, publish or steps")
+	}
+	waiting := 0
+	for _, readers := range plan.Readers {
+		waiting += max(readers.Count, 0)
+	}
+	if waiting > maxInFlight {
+		return nil, errors.New("plan: too many readers")
 	}
 	return plan, plan.prepare()
 }
@@ -71,6 +91,9 @@ func (p *Plan) prepare() error {
 	largest := 0
 	if p.Publish != nil {
 		largest = p.Publish.Size
+	}
+	for _, step := range p.Steps {
+		largest = max(largest, step.Size)
 	}
 	files := map[string][]byte{}
 	for i := range p.Requests {
@@ -98,6 +121,9 @@ func (p *Plan) prepare() error {
 			return err
 		}
 		wire.body = files[request.BodyFile]
+		if request.Frame != nil {
+			wire.body, wire.isFrame = request.Frame, true
+		}
 		request.wire = wire
 	}
 	return nil
@@ -112,8 +138,8 @@ func (p *Plan) body(i, size int) []byte {
 // local refuses every address that is not this machine's: a load generator must not be aimed at others.
 func local(address *url.URL) (string, error) {
 	ip := net.ParseIP(address.Hostname())
-	if address.Scheme != "http" || ip == nil || !ip.IsLoopback() || address.Port() == "" {
-		return "", fmt.Errorf("%s://%s: only http on a loopback address with a port", address.Scheme, address.Host)
+	if address.Scheme != "http" && address.Scheme != "tarantool" || ip == nil || !ip.IsLoopback() || address.Port() == "" {
+		return "", fmt.Errorf("%s://%s: only a loopback address with a port", address.Scheme, address.Host)
 	}
 	return address.Host, nil
 }

@@ -21,7 +21,9 @@ type Result struct {
 	Sent       int64              `json:"bytes_sent"`
 	Received   int64              `json:"bytes_received"`
 	CPU        float64            `json:"cpu_seconds"` // of this generator
+	Messages   int                `json:"messages"`    // taken by steps
 	Captured   []string           `json:"captured,omitempty"`
+	Delivered  *Delivered         `json:"delivered,omitempty"`
 }
 
 func newResult(plan *Plan, slots []*slot, elapsed time.Duration) *Result {
@@ -34,6 +36,7 @@ func newResult(plan *Plan, slots []*slot, elapsed time.Duration) *Result {
 	var latencies []time.Duration
 	for _, s := range slots {
 		result.Operations += len(s.seen)
+		result.Messages += s.messages
 		result.Sent += s.client.sent
 		result.Received += s.client.received
 		for text, count := range s.errors {

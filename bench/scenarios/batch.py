@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from bench.api import CONTENT_TYPE
 from bench.generator import LoadResult, Plan, Request
 from bench.measure import Bench, Variant, ratio_row
 from bench.rows import Row
 from bench.scenarios.loads import raw_put
+from minitoolstream.domain.media_types import FRAMES
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 
 MESSAGES = 1000
 KB = 1024
 IN_FLIGHT = 4
-FRAMES = "application/vnd.mts.frames"
 
 
 def run(bench: Bench) -> list[Row]:
@@ -58,7 +58,7 @@ def batch(bench: Bench, subject: str, size: int, in_flight: int) -> Variant:
 def _body_file(folder: Path, size: int) -> Path:
     path = folder / f"batch-{size}.frames"
     if not path.exists():
-        meta = msgspec.json.encode({"content_type": CONTENT_TYPE})  # what the SDK sends
+        meta = msgspec.json.encode({"content_type": DEFAULT_CONTENT_TYPE})  # what the SDK sends
         head = struct.pack(">I", len(meta)) + meta + struct.pack(">I", size)
         path.write_bytes(b"".join(head + os.urandom(size) for _ in range(MESSAGES)))
     return path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from bench.api import CONTENT_TYPE
 from bench.generator import LoadResult, Plan, Publish, Request
 from bench.measure import Bench, Variant
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 
 
 def raw_put(bench: Bench, size: int, in_flight: int) -> Variant:
@@ -53,7 +53,7 @@ def inline(bench: Bench, subject: str, size: int, in_flight: int, rate: float = 
     request = Request(
         "POST",
         f"{bench.api.url}/v1/subjects/{subject}/messages",
-        {**bench.api.headers, "Content-Type": CONTENT_TYPE},
+        {**bench.api.headers, "Content-Type": DEFAULT_CONTENT_TYPE},
         size,
     )
 

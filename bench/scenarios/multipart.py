@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.api import CONTENT_TYPE, RawStore
+from bench.api import RawStore
 from bench.errors import BenchError
 from bench.generator import LoadResult, Plan, Request
 from bench.measure import Bench
 from bench.rows import Floor, Row, median_latency
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.stack import bucket as buckets
 
 MIB = 2**20
@@ -43,7 +44,7 @@ def run(bench: Bench) -> list[Row]:
             reference="1.0",
             rounds=ratios,
             latency_ms=median_latency([one.latency_ms for one in parts["ours"]]),
-            raw_latency_ms=median_latency([one.latency_ms for one in parts["raw"]]),
+            base_latency_ms=median_latency([one.latency_ms for one in parts["raw"]]),
             note=f"{size / MIB / statistics.median(seconds['ours']):.0f} MiB/s",
         )
     ]
@@ -51,7 +52,8 @@ def run(bench: Bench) -> list[Row]:
 
 def _ours(bench: Bench, size: int) -> tuple[float, LoadResult]:
     begun = time.perf_counter()
-    ticket = bench.api.call("POST", f"/v1/subjects/{SUBJECT}/uploads", {"size": size, "content_type": CONTENT_TYPE})
+    announced = {"size": size, "content_type": DEFAULT_CONTENT_TYPE}
+    ticket = bench.api.call("POST", f"/v1/subjects/{SUBJECT}/uploads", announced)
     ticketed = time.perf_counter() - begun
     urls = ticket["parts"]["urls"]
     if len(urls) != size // PART:

@@ -39,6 +39,8 @@ INLINE_10KB = {
 }
 INLINE_1KB = {1: (0.55, "0.58"), 16: (2, "2.5; JetStream, synced 3.3"), 64: (5, "7.2; JetStream, synced 4.3")}
 CPU = {"host": (300, "250"), "Tarantool": (150, "150"), "MinIO": (None, "1,100, raw 850")}
+RAW_CPU = 850
+"""What a raw PUT took of MinIO on the machine of the floors and references above."""
 
 
 def _ten_kilobytes(bench: Bench, flight: int) -> dict[str, list[Sample]]:
@@ -83,9 +85,9 @@ def _inline(samples: dict[str, list[Sample]], kilobytes: int, flight: int, floor
 def _cpu(samples: dict[str, list[Sample]]) -> list[Row]:
     """The timed part alone: event and commit. Tickets were taken before, receipts asked for after."""
     rows = []
+    raw_puts = cpu_microseconds(samples["raw PUT"], "MinIO")
     for part, (floor, reference) in CPU.items():
         costs = cpu_microseconds(samples["presigned PUT"], part)
-        raw = statistics.median(cpu_microseconds(samples["raw PUT"], part))
         rows.append(
             Row(
                 key=f"cpu-{part.lower()}",
@@ -95,7 +97,23 @@ def _cpu(samples: dict[str, list[Sample]]) -> list[Row]:
                 floor=Floor(floor, at_most=True) if floor else None,
                 reference=reference,
                 rounds=costs,
-                note=f"a raw PUT {raw:,.0f} us" if part == "MinIO" else "",
+                note=f"a raw PUT {statistics.median(raw_puts):,.0f} us" if part == "MinIO" else "",
             )
         )
+        if floor:
+            rows.append(_cpu_share(part, costs, raw_puts, floor, reference))
     return rows
+
+
+def _cpu_share(part: str, costs: list[float], raw_puts: list[float], floor: float, reference: str) -> Row:
+    """The same in raw PUTs of this machine: microseconds of a slower one say nothing about ours."""
+    shares = [cost / raw for cost, raw in zip(costs, raw_puts, strict=True)]
+    return Row(
+        key=f"cpu-{part.lower()}-share",
+        measure=f"the same, {part}, against the CPU of a raw PUT in MinIO (floor: {floor} of {RAW_CPU} us)",
+        unit="raw",
+        value=statistics.median(shares),
+        floor=Floor(floor / RAW_CPU, at_most=True),
+        reference=f"{float(reference) / RAW_CPU:.2f}",
+        rounds=shares,
+    )

@@ -25,7 +25,10 @@ async def handle_event(core: Core, event: Any, _request_id: str) -> dict[str, An
         failed = [delivery.message_id for delivery, ok in zip(deliveries, outcomes, strict=True) if not ok]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
     records = [record for delivery in deliveries for record in delivery.records]
-    receipts = await asyncio.gather(*(commit_created(core, record) for record in records))
+    if len(records) == 1:  # as nearly always; to gather it would cost a task
+        receipts = [await commit_created(core, records[0])]
+    else:
+        receipts = await asyncio.gather(*(commit_created(core, record) for record in records))
     return {"committed": sum(1 for receipt in receipts if receipt is not None and receipt.sequence is not None)}
 
 

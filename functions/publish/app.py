@@ -1,16 +1,35 @@
-"""Publishing: tickets, receipts, parts, inline and batch publishes."""
+"""Publishing: tickets, receipts, parts, inline and batch publishes; subjects and their settings."""
 
 from __future__ import annotations
 
-from minitoolstream.api import parse, schema, show
+from minitoolstream.api import (
+    parse,
+    parse_subjects,
+    parse_transactions,
+    schema,
+    schema_subjects,
+    schema_transactions,
+    show,
+    show_transactions,
+)
 from minitoolstream.api.app import App, Request, Response, answer
-from minitoolstream.domain.checks import check_producer
+from minitoolstream.domain.checks import check_headers, check_producer
+from minitoolstream.domain.media_types import FRAMES, JSON_LINES, JSON_MESSAGE
 from minitoolstream.domain.message import wire_number
+from minitoolstream.domain.subject_settings import CODECS
 from minitoolstream.domain.upload import Receipt, State
 from minitoolstream.services.end_upload import abort_upload, complete_upload
 from minitoolstream.services.get_receipt import get_receipt
 from minitoolstream.services.issue_tickets import issue_tickets
-from minitoolstream.services.publish_inline import publish_batch, publish_inline
+from minitoolstream.services.manage_subjects import delete_subject, get_subject, list_subjects, put_subject
+from minitoolstream.services.publish_batch import publish_batch
+from minitoolstream.services.publish_inline import publish_inline
+from minitoolstream.services.run_transaction import (
+    abort_transaction,
+    begin_transaction,
+    commit_transaction,
+    get_transaction,
+)
 from minitoolstream.services.start_producer import start_producer
 from minitoolstream.services.upload_parts import list_parts, sign_missing_parts, sign_parts
 
@@ -21,6 +40,12 @@ PRODUCER_HEADERS = {
     "x-mts-seqno": ("integer", "the producer's own number of this message; gaps are allowed"),
     "x-mts-epoch": ("integer", "the producer's session"),
 }
+ROUTING_HEADERS = {
+    "x-mts-group": ("string", "messages of a group share a partition, and so keep their order"),
+    "x-mts-codec": ({"type": "string", "enum": list(CODECS)}, "how the payload is compressed; it is stored as it is"),
+}
+TRANSACTION_HEADERS = {"x-mts-transaction-id": ("string", "publish in this transaction: seen only after its commit")}
+TRANSACTION = "/v1/transactions/{transaction_id}"
 
 
 @app.endpoint(
@@ -31,6 +56,7 @@ PRODUCER_HEADERS = {
     response=schema.Ticket | schema.Tickets | schema.ReceiptAnswer,
     status=201,
     also=(200,),
+    headers={"idempotency-key": ("string", "in a transaction: sent again with the same key, it is the same upload")},
 )
 async def create_uploads(request: Request) -> Response:
     specs, single = parse.uploads_of(request)
@@ -89,7 +115,7 @@ async def create_part_urls(request: Request) -> Response:
     "/v1/subjects/{subject}/messages",
     "Publish a small message: the body is its payload",
     request=schema.InlineRequest,
-    json_type=parse.JSON_MESSAGE,
+    json_type=JSON_MESSAGE,
     raw_body=("application/octet-stream", "text/plain", "application/json"),
     response=schema.ReceiptAnswer,
     status=201,
@@ -97,6 +123,8 @@ async def create_part_urls(request: Request) -> Response:
     headers={
         "idempotency-key": ("string", "a message sent again with the same key within a day is stored once"),
         **PRODUCER_HEADERS,
+        **ROUTING_HEADERS,
+        **TRANSACTION_HEADERS,
     },
 )
 async def publish_message(request: Request) -> Response:
@@ -112,8 +140,9 @@ async def publish_message(request: Request) -> Response:
     "POST",
     "/v1/subjects/{subject}/messages/batch",
     "Publish many small messages as one pack",
-    raw_body=(parse.JSON_LINES, parse.FRAMES),
+    raw_body=(JSON_LINES, FRAMES),
     response=schema.BatchAnswer,
+    headers=TRANSACTION_HEADERS,
 )
 async def publish_many(request: Request) -> Response:
     return answer(show.batch(await publish_batch(request.core, parse.batch_of(request))))
@@ -126,8 +155,102 @@ async def publish_many(request: Request) -> Response:
     request=schema.ProducerRequest,
     response=schema.ProducerSession,
 )
-async def create_session(request: Request) -> Response:
-    producer_id = parse.decode(request.body, schema.ProducerRequest).producer_id
-    check_producer(producer_id, 0, None)
-    epoch, last_seqno = await start_producer(request.core, parse.subject_of(request), producer_id)
-    return answer(schema.ProducerSession(producer_id, epoch, wire_number(last_seqno)))
+async def create_producer_session(request: Request) -> Response:
+    asked = parse.decode(request.body, schema.ProducerRequest)
+    check_producer(asked.producer_id, 0, None)
+    headers = check_headers(asked.headers)
+    epoch, last_seqno = await start_producer(request.core, parse.subject_of(request), asked.producer_id, headers)
+    return answer(schema.ProducerSession(asked.producer_id, epoch, wire_number(last_seqno)))
+
+
+@app.endpoint(
+    "GET",
+    "/v1/subjects",
+    "Subjects with their counters",
+    response=schema.Subjects,
+    query={
+        "prefix": ({"type": "string"}, "names that begin like this"),
+        "after": ({"type": "string"}, "names behind this one"),
+        "limit": ({"type": "integer", "minimum": 1, "maximum": 1000}, "how many at most"),
+    },
+)
+async def read_subjects(request: Request) -> Response:
+    prefix, after = parse_subjects.prefix_of(request.query), request.query.get("after", "")
+    found, following = await list_subjects(request.core, prefix, after, parse.limit_of(request.query))
+    return answer({"subjects": found, "next": following} if following else {"subjects": found})
+
+
+@app.endpoint(
+    "PUT",
+    "/v1/subjects/{subject}",
+    "Make a subject, or change its settings",
+    request=schema_subjects.SubjectChanges,
+    response=schema_subjects.Subject,
+    status=201,
+    also=(200,),
+)
+async def write_subject(request: Request) -> Response:
+    changes = parse_subjects.changes_of(request)
+    subject, created = await put_subject(request.core, parse.subject_of(request), changes)
+    return answer(subject, 201 if created else 200)
+
+
+@app.endpoint(
+    "GET",
+    "/v1/subjects/{subject}",
+    "A subject's partitions, settings and what of its quotas is used",
+    response=schema_subjects.Subject,
+)
+async def read_subject(request: Request) -> Response:
+    return answer(await get_subject(request.core, parse.subject_of(request)))
+
+
+@app.endpoint(
+    "DELETE",
+    "/v1/subjects/{subject}",
+    "Delete a subject with all its messages, durables and producers",
+    response=schema_subjects.SubjectDeleted,
+)
+async def remove_subject(request: Request) -> Response:
+    subject = parse.subject_of(request)
+    purging = await delete_subject(request.core, subject)
+    return answer(schema_subjects.SubjectDeleted(subject, deleted=True, purging=purging))
+
+
+@app.endpoint(
+    "POST",
+    "/v1/transactions",
+    "Begin a transaction: what is published and acked in it becomes visible together",
+    request=schema_transactions.TransactionRequest,
+    body_needed=False,
+    response=schema_transactions.Transaction,
+    status=201,
+)
+async def create_transaction(request: Request) -> Response:
+    begun = await begin_transaction(request.core, parse_transactions.timeout_of(request))
+    return answer(show_transactions.transaction(begun), 201)
+
+
+@app.endpoint("GET", TRANSACTION, "What became of a transaction", response=schema_transactions.Transaction)
+async def read_transaction(request: Request) -> Response:
+    found = await get_transaction(request.core, parse_transactions.transaction_of(request))
+    return answer(show_transactions.transaction(found))
+
+
+@app.endpoint(
+    "POST",
+    f"{TRANSACTION}/commit",
+    "Make all of it visible at once; asked again, the same is answered",
+    response=schema_transactions.Transaction,
+)
+async def commit(request: Request) -> Response:
+    committed = await commit_transaction(request.core, parse_transactions.transaction_of(request))
+    return answer(show_transactions.transaction(committed))
+
+
+@app.endpoint(
+    "POST", f"{TRANSACTION}/abort", "Give it up: nothing of it is left", response=schema_transactions.Transaction
+)
+async def abort(request: Request) -> Response:
+    aborted = await abort_transaction(request.core, parse_transactions.transaction_of(request))
+    return answer(show_transactions.transaction(aborted))

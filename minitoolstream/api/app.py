@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -31,13 +31,17 @@ class Request:
     request_id: str
     core: Core = field(default=None)  # type: ignore[assignment] # set by whoever dispatches
     principal: str | None = None
+    may_stream: bool = False
 
 
 @dataclass(slots=True)
 class Response:
+    """`stream`: what follows the body, as it comes; only where the request may stream."""
+
     body: bytes
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -58,7 +62,9 @@ class Route:
 
     `also` are further statuses that carry the same answer. `query` and `headers` map names to a JSON type (or
     a whole JSON schema) and a description; query parameters that are not listed are refused. `raw_body` are
-    the media types that are taken as they are, `json_type` is that of `request`.
+    the media types that are taken as they are, `json_type` is that of `request`, `body_needed` says
+    whether that may be left out. `waits`: it may take long, and shall end when the client leaves. `may_lack`: what
+    it shows need not exist, though its path names nothing.
     """
 
     method: str
@@ -73,6 +79,9 @@ class Route:
     also: tuple[int, ...] = ()
     headers: Mapping[str, Parameter] = field(default_factory=dict)
     json_type: str = "application/json"
+    body_needed: bool = True
+    waits: bool = False
+    may_lack: bool = False
 
 
 class App(chalice.Chalice):

@@ -13,7 +13,8 @@ import msgspec
 from minitoolstream.api.app import Route
 from minitoolstream.api.errors import HTTP_STATUS
 from minitoolstream.api.schema import Error
-from minitoolstream.domain.limits import MAX_SEQUENCE, MAX_SUBJECT_LENGTH
+from minitoolstream.domain.limits import MAX_DURABLE_LENGTH, MAX_SEQUENCE
+from minitoolstream.domain.subject import SUBJECT_PATTERN, UPLOAD_ID_PATTERN
 
 Json = dict[str, Any]
 
@@ -21,16 +22,24 @@ _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _SUBJECT: Json = {
     "type": "string",
-    "pattern": f"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_SUBJECT_LENGTH - 1}}}$",
+    "pattern": f"^{SUBJECT_PATTERN}$",
     "examples": ["orders"],
 }
 _UPLOAD_ID: Json = {
     "type": "string",
-    "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+    "pattern": f"^{UPLOAD_ID_PATTERN}$",
     "examples": ["01890a5d-ac96-774b-bcce-b302099a8057"],
+}
+_DURABLE: Json = {
+    "type": "string",
+    "pattern": f"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_DURABLE_LENGTH - 1}}}$",
+    "examples": ["billing"],
 }
 PATH_PARAMETERS: Mapping[str, tuple[Json, str]] = {
     "subject": (_SUBJECT, "name of the stream"),
+    "durable": (_DURABLE, "name of the consumer whose position the server keeps"),
+    "session_id": ({**_DURABLE, "examples": ["worker-1"]}, "the session, as its reader named it"),
+    "transaction_id": (_UPLOAD_ID, "the transaction, as it was named when it began"),
     "upload_id": (_UPLOAD_ID, "the upload, as its ticket names it"),
     "sequence": (
         {"type": "integer", "minimum": 1, "maximum": MAX_SEQUENCE},
@@ -39,7 +48,7 @@ PATH_PARAMETERS: Mapping[str, tuple[Json, str]] = {
 }
 FUNCTIONS = {
     "publish": "Announce payloads, follow their uploads, publish small messages.",
-    "fetch": "Read messages: metadata and presigned download URLs.",
+    "fetch": "Read messages, wait for them, share them out: metadata and presigned download URLs.",
     "on_object_created": "What the object store's events do.",
     "ttl_sweeper": "Look after the stream.",
 }
@@ -104,7 +113,7 @@ def _operation(function: str, route: Route, references: Mapping[Any, Json]) -> J
     if parameters:
         operation["parameters"] = parameters
     if content := _request_content(route, references):
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": route.body_needed, "content": content}
     return operation
 
 
@@ -149,7 +158,7 @@ def _errors(route: Route, has_parameters: bool) -> Json:
     possible = set(_STATUS_TEXT) - {403, 405}
     if route.method == "GET":
         possible -= {413, 422}
-    if not has_parameters:
+    if not has_parameters and not route.may_lack:
         possible -= {404, 410}
     return {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(possible)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from minitoolstream.api.app import Request
 from minitoolstream.api.schema import InlineRequest, PartsRequest, UploadRequest, UploadsRequest
 from minitoolstream.domain.checks import (
     check_content_type,
+    check_group,
     check_headers,
     check_idempotency_key,
     check_number,
@@ -28,15 +30,17 @@ from minitoolstream.domain.limits import (
     MAX_WAIT_SECONDS,
     PARTS_PER_PAGE,
 )
+from minitoolstream.domain.media_types import FRAMES, JSON_LINES, JSON_MESSAGE
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
-from minitoolstream.domain.pack import InlineMessage, read_batch
+from minitoolstream.domain.pack import AlikeMessages, InlineMessage, read_alike_batch, read_batch
 from minitoolstream.domain.subject import check_subject, check_upload_id
+from minitoolstream.domain.subject_settings import check_codec
+from minitoolstream.domain.transaction import check_transaction_id
 from minitoolstream.domain.upload import UploadSpec
 
-JSON_MESSAGE = "application/vnd.mts.message+json"
-FRAMES = "application/vnd.mts.frames"
-JSON_LINES = "application/x-ndjson"
 _HEADER_PREFIX = "x-mts-header-"
+_TRANSACTION = "x-mts-transaction-id"
+_KEY = "idempotency-key"
 _MD5_LENGTH = 32
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
 
@@ -65,7 +69,9 @@ def uploads_of(request: Request) -> tuple[list[UploadSpec], bool]:
     """The announcements, and whether it was a single one."""
     many = b'"uploads"' in request.body and _is_map_with(request.body, "uploads")
     if not many:
-        return [_spec(decode(request.body, UploadRequest))], True
+        return [_keyed(_spec(decode(request.body, UploadRequest)), request.headers.get(_KEY))], True
+    if _KEY in request.headers:
+        raise bad_request("an Idempotency-Key is for one announcement", field="Idempotency-Key")
     uploads = decode(request.body, UploadsRequest).uploads
     if not 0 < len(uploads) <= MAX_UPLOADS_PER_REQUEST:
         raise bad_request(f"uploads must list 1 to {MAX_UPLOADS_PER_REQUEST} items", field="uploads")
@@ -90,8 +96,28 @@ def _spec(upload: UploadRequest) -> UploadSpec:
         headers=upload.headers,
         producer_id=upload.producer_id,
         epoch=upload.epoch,
+        group=upload.group,
+        codec=upload.codec,
+        transaction_id=_transaction(upload.transaction_id),
     )
     return check_upload(announced, upload.sizes, upload.seqno)
+
+
+def _keyed(spec: UploadSpec, key: str | None) -> UploadSpec:
+    """An open upload holds up its transaction: one whose ticket was lost on its way must be found again."""
+    if key is None:
+        return spec
+    if spec.transaction_id is None or spec.producer_id is not None:
+        raise bad_request(
+            "an announcement takes an Idempotency-Key in a transaction and without a producer_id; "
+            "elsewhere a ticket that nobody uses expires by itself",
+            field="Idempotency-Key",
+        )
+    return replace(spec, key=check_idempotency_key(key))
+
+
+def _transaction(transaction_id: str | None) -> str | None:
+    return None if transaction_id is None else check_transaction_id(transaction_id)
 
 
 def parts_of(request: Request) -> tuple[list[tuple[int, str | None]] | None, int]:
@@ -111,7 +137,7 @@ def parts_of(request: Request) -> tuple[list[tuple[int, str | None]] | None, int
 def inline_of(request: Request) -> InlineMessage:
     """An inline publish: the raw body, or a JSON message."""
     headers = request.headers
-    key = headers.get("idempotency-key")
+    key = headers.get(_KEY)
     if key is not None:
         key = check_idempotency_key(key)
     if headers.get("content-type", "").partition(";")[0].strip() == JSON_MESSAGE:
@@ -124,6 +150,8 @@ def inline_of(request: Request) -> InlineMessage:
             field="Idempotency-Key",
         )
     message.key = key
+    if _TRANSACTION in headers:
+        message.transaction_id = check_transaction_id(headers[_TRANSACTION])
     return message
 
 
@@ -136,7 +164,7 @@ def _raw_inline(request: Request) -> InlineMessage:
     }
     epoch = headers.get("x-mts-epoch")
     producer_id, seqno, number = check_producer(
-        _optional_utf8(headers.get("x-mts-producer-id")),
+        _optional_utf8(headers, "x-mts-producer-id"),
         headers.get("x-mts-seqno"),
         None if epoch is None else check_number(epoch, "X-Mts-Epoch"),
     )
@@ -148,6 +176,8 @@ def _raw_inline(request: Request) -> InlineMessage:
         producer_id=producer_id,
         seqno=seqno,
         epoch=number,
+        group=check_group(_optional_utf8(headers, "x-mts-group")),
+        codec=check_codec(headers.get("x-mts-codec")),
     )
 
 
@@ -159,8 +189,9 @@ def _utf8(value: str, name: str) -> str:
         raise bad_request(f"header {name[:40]!r} is not valid UTF-8", field=name) from None
 
 
-def _optional_utf8(value: str | None) -> str | None:
-    return None if value is None else _utf8(value, "X-Mts-Producer-Id")
+def _optional_utf8(headers: Mapping[str, str], name: str) -> str | None:
+    value = headers.get(name)
+    return None if value is None else _utf8(value, name)
 
 
 def _inline(subject: str, item: InlineRequest) -> InlineMessage:
@@ -174,6 +205,9 @@ def _inline(subject: str, item: InlineRequest) -> InlineMessage:
         producer_id=producer_id,
         seqno=seqno,
         epoch=epoch,
+        group=check_group(item.group),
+        codec=check_codec(item.codec),
+        transaction_id=_transaction(item.transaction_id),
     )
 
 
@@ -196,15 +230,29 @@ class _FrameMeta(msgspec.Struct, forbid_unknown_fields=True):
     producer_id: str | None = None
     seqno: int | str | None = None
     epoch: int | None = None
+    group: str | None = None
+    codec: str | None = None
 
 
-def batch_of(request: Request) -> list[InlineMessage | MtsError]:
+def batch_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]:
     """Every item of a batch, or what is wrong with it alone."""
+    items = _items_of(request)
+    if _TRANSACTION in request.headers:
+        transaction_id = check_transaction_id(request.headers[_TRANSACTION])
+        for item in [items.like] if isinstance(items, AlikeMessages) else items:
+            if isinstance(item, InlineMessage):
+                item.transaction_id = transaction_id
+    return items
+
+
+def _items_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]:
     subject = subject_of(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if "idempotency-key" in request.headers:
+    if _KEY in request.headers:
         raise bad_request("a batch takes no Idempotency-Key; a producer_id and seqnos make it safe to repeat")
     if kind == FRAMES:
+        if alike := _alike(subject, request.body):
+            return alike
         frames = list(islice(read_batch(request.body), MAX_MESSAGES_PER_PACK + 1))
         _check_count(len(frames))
         return _framed(subject, frames)
@@ -224,14 +272,29 @@ def _check_count(count: int) -> None:
 
 def _line(subject: str, line: bytes) -> InlineMessage | MtsError:
     try:
-        return _inline(subject, decode(line, InlineRequest))
+        item = decode(line, InlineRequest)
+        if item.transaction_id is not None:
+            raise bad_request("a batch is in a transaction as a whole: name it in X-Mts-Transaction-Id")
+        return _inline(subject, item)
     except MtsError as error:
         return error.with_traceback(None)
 
 
+def _alike(subject: str, body: bytes) -> AlikeMessages | None:
+    """Most batches have the same metadata in each item: it is read and checked once, and no item for itself."""
+    found = read_alike_batch(body)
+    if found is None:
+        return None
+    meta, payloads = found
+    like = _described(subject, meta)
+    if isinstance(like, MtsError) or like.producer_id is not None or like.group is not None:
+        return None
+    return AlikeMessages(like, payloads)
+
+
 def _framed(subject: str, frames: list[tuple[bytes, bytes]]) -> list[InlineMessage | MtsError]:
-    """Most items of a batch have the same metadata, to the byte: it is read and checked once."""
-    known: dict[bytes, InlineMessage | MtsError] = {b"": InlineMessage(subject, b"", DEFAULT_CONTENT_TYPE)}
+    """Equal metadata is read once here too."""
+    known: dict[bytes, InlineMessage | MtsError] = {}
     items: list[InlineMessage | MtsError] = []
     for meta, data in frames:
         like = known.get(meta)
@@ -239,7 +302,15 @@ def _framed(subject: str, frames: list[tuple[bytes, bytes]]) -> list[InlineMessa
             like = known[meta] = _described(subject, meta)
         if isinstance(like, InlineMessage):
             like = InlineMessage(
-                subject, data, like.content_type, like.headers, like.producer_id, like.seqno, like.epoch
+                subject,
+                data,
+                like.content_type,
+                like.headers,
+                like.producer_id,
+                like.seqno,
+                like.epoch,
+                like.group,
+                like.codec,
             )
         items.append(like)
     return items
@@ -247,12 +318,13 @@ def _framed(subject: str, frames: list[tuple[bytes, bytes]]) -> list[InlineMessa
 
 def _described(subject: str, meta: bytes) -> InlineMessage | MtsError:
     try:
-        item = decode(meta, _FrameMeta)
+        item = decode(meta or b"{}", _FrameMeta)
         producer_id, seqno, epoch = check_producer(item.producer_id, item.seqno, item.epoch)
         content_type, headers = check_content_type(item.content_type), check_headers(item.headers)
+        group, codec = check_group(item.group), check_codec(item.codec)
     except MtsError as error:
         return error.with_traceback(None)
-    return InlineMessage(subject, b"", content_type, headers, producer_id, seqno, epoch)
+    return InlineMessage(subject, b"", content_type, headers, producer_id, seqno, epoch, group, codec)
 
 
 def number_of(query: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
@@ -271,11 +343,6 @@ def limit_of(query: Mapping[str, str]) -> int:
 
 def partition_of(query: Mapping[str, str]) -> int | None:
     return check_number(query["partition"], "partition") if "partition" in query else None
-
-
-def start_of(query: Mapping[str, str]) -> int | str:
-    text = query.get("start", "1")
-    return text if text in {"first", "last", "new"} else check_number(text, "start")
 
 
 def flag_of(query: Mapping[str, str], name: str) -> bool:

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from minitoolstream.domain.message import Message as Message  # noqa: PLC0414 - part of the wire shapes
+from minitoolstream.domain.retention import Retention
 
-Number = Annotated[int | str, Meta(description="a number up to 2^53, a string above")]
 Headers = dict[str, str]
 
 
@@ -27,6 +27,9 @@ class UploadRequest(msgspec.Struct, forbid_unknown_fields=True):
     seqno: int | str | None = None
     epoch: int | None = None
     sizes: list[int] | None = None
+    group: str | None = None
+    codec: str | None = None
+    transaction_id: str | None = None
 
 
 class UploadsRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,6 +85,7 @@ class ReceiptAnswer(msgspec.Struct, omit_defaults=True):
     duplicate: bool = False
     waits_for: str | None = None
     reason: str | None = None
+    transaction_id: str | None = None
 
 
 # A plain union: msgspec can neither decode nor describe one of two untagged structs.
@@ -124,6 +128,9 @@ class InlineRequest(msgspec.Struct, forbid_unknown_fields=True):
     producer_id: str | None = None
     seqno: int | str | None = None
     epoch: int | None = None
+    group: str | None = None
+    codec: str | None = None
+    transaction_id: str | None = None
 
 
 class BatchResult(msgspec.Struct, omit_defaults=True):
@@ -137,6 +144,7 @@ class BatchResult(msgspec.Struct, omit_defaults=True):
     duplicate: bool = False
     waits_for: str | None = None
     reason: str | None = None
+    transaction_id: str | None = None
     error: dict[str, object] | None = None
 
 
@@ -162,7 +170,7 @@ class OwnMetadata(msgspec.Struct, omit_defaults=True):
 
 class Extent(msgspec.Struct, omit_defaults=True):
     """`count` consecutive messages in one byte range. With `framed`, each payload of `sizes` has 8 bytes before
-    it: its length and its CRC-32, both big endian."""
+    it: its length and its CRC-32, both big endian. With `payload_missing` there is no URL."""
 
     sequence: int | str
     subject: str
@@ -174,14 +182,15 @@ class Extent(msgspec.Struct, omit_defaults=True):
     size: int
     sizes: list[int]
     object_name: str
-    url: str
     content_type: str
+    url: str | None = None
     framed: bool = False
     unverified: bool = False
     own: list[OwnMetadata] = []
     codec: str | None = None
     sha256: str | None = None
     range: str | None = None
+    payload_missing: bool = False
 
 
 class ExtentPage(msgspec.Struct):
@@ -196,7 +205,10 @@ class Latest(msgspec.Struct):
 
 
 class ProducerRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """`headers` stand beneath those of each message that carries the session's epoch."""
+
     producer_id: str
+    headers: Headers = {}
 
 
 class ProducerSession(msgspec.Struct):
@@ -225,8 +237,11 @@ class SubjectInfo(msgspec.Struct):
     bytes: int
 
 
-class Subjects(msgspec.Struct):
+class Subjects(msgspec.Struct, omit_defaults=True):
+    """In the order of their names; with `next`, there are more `after` that one."""
+
     subjects: list[SubjectInfo]
+    next: str | None = None
 
 
 class RejectedEvent(msgspec.Struct):
@@ -235,8 +250,35 @@ class RejectedEvent(msgspec.Struct):
     reason: str
 
 
+class Journal(msgspec.Struct):
+    """How far the journal in the bucket is: `behind` sequences are not in it yet, the first of them for `seconds`. `at`
+    and `checkpoint_at` are milliseconds of the last round and of the last checkpoint; 0 for none."""
+
+    number: int
+    upto: int | str
+    at: int
+    checkpoint_at: int
+    behind: int
+    seconds: int
+    waiting: bool
+
+
+class JournalWritten(msgspec.Struct):
+    """What one round wrote; `complete` unless another host was writing."""
+
+    segments: int
+    rows: int
+    removed: int
+    complete: bool
+    journal: Journal
+
+
 class Status(msgspec.Struct):
-    """Figures of the metadata store; `rejected_events` are the newest that did not fit."""
+    """Figures of the metadata store; `rejected_events` are the newest that did not fit, `missing` rows whose payload is
+    missing. `transactions` are those that are open or ended within a day, `transaction_receipts` what is kept of the
+    committed.
+    `retention` tells what expires when and who holds back what, `journal` how far the journal is.
+    `recovery` is told while the metadata store and the bucket are not in step: needed, replaying or pending."""
 
     version: int
     time: int
@@ -245,15 +287,21 @@ class Status(msgspec.Struct):
     rows: int
     uploads: int
     trash: int
+    missing: int
     rejected_events: list[RejectedEvent]
     arena_used: int
     arena_size: int
     quota_size: int
+    transactions: int
+    transaction_receipts: int
+    retention: Retention
+    journal: Journal
     next_due_at: int | None = None
+    recovery: str | None = None
 
 
 class Reconciled(msgspec.Struct):
-    """What one run of the reconciler did."""
+    """What one run of the reconciler did; `ticked`: for durables, transactions and deleted subjects."""
 
     looked: int
     committed: int
@@ -264,3 +312,6 @@ class Reconciled(msgspec.Struct):
     packs_discarded: int
     objects_deleted: int
     keys_forgotten: int
+    ticked: int
+    deletions_finished: int
+    quarantined: int

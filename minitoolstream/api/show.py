@@ -30,6 +30,7 @@ def receipt(value: Receipt) -> Receipt | schema.ReceiptAnswer:
         duplicate=value.duplicate,
         waits_for=value.waits_for,
         reason=value.reason,
+        transaction_id=value.transaction_id,
     )
 
 
@@ -71,17 +72,19 @@ def parts(page: PartsPage) -> schema.Parts:
 
 def batch(results: list[PackResult]) -> dict[str, object]:
     shown: list[Receipt | schema.ReceiptAnswer | schema.BatchResult] = []
-    committed = failed = 0
+    committed, safe = State.COMMITTED, JSON_SAFE_INTEGER
+    failed = waiting = 0
     for result in results:
         value = result.receipt
         if value is None:
             assert result.error is not None
             failed += 1
             shown.append(schema.BatchResult(state="refused", error=error_body(result.error)["error"]))
-        else:
-            committed += value.state is State.COMMITTED
-            shown.append(value if (value.sequence or 0) <= JSON_SAFE_INTEGER else receipt(value))
-    return {"results": shown, "committed": committed, "failed": failed}
+            continue
+        if value.state is not committed:
+            waiting += 1
+        shown.append(value if (value.sequence or 0) <= safe else receipt(value))
+    return {"results": shown, "committed": len(results) - failed - waiting, "failed": failed}
 
 
 def page(value: MessagePage) -> schema.Page:
@@ -110,7 +113,7 @@ def _extent(item: SignedExtent) -> schema.Extent:
         size=extent.size,
         sizes=extent.sizes or [extent.size],
         object_name=extent.object_name,
-        url=item.url,
+        url=None if extent.missing else item.url,
         content_type=extent.content_type or DEFAULT_CONTENT_TYPE,
         framed=span is not None,
         unverified=bool(extent.unverified),
@@ -118,4 +121,5 @@ def _extent(item: SignedExtent) -> schema.Extent:
         codec=extent.codec,
         sha256=extent.sha256 if span is None else None,  # of a pack it is the whole object's
         range=f"bytes={span[0]}-{span[1]}" if span else None,
+        payload_missing=bool(extent.missing),
     )

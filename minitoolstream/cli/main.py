@@ -9,7 +9,18 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from minitoolstream.cli import stack_commands, stream_commands
+from minitoolstream.cli import (
+    care_commands,
+    consumer_commands,
+    dlq_commands,
+    export_commands,
+    recovery_commands,
+    retention_commands,
+    stack_commands,
+    stream_commands,
+    subject_commands,
+    tail_command,
+)
 from minitoolstream.cli.output import (
     EXIT_CODES_HELP,
     Exit,
@@ -82,6 +93,7 @@ def cli() -> None:
     mts publish orders ./video.mp4    put a file into the subject `orders`
     mts fetch orders                  see what is in it
     mts get 1 -o video.mp4            get a payload back
+    mts tail orders -f                see messages as they come
     """
 
 
@@ -103,12 +115,23 @@ def completion(shell: str, as_json: bool) -> None:
     emit(as_json, {"shell": shell, "script": script}, script.strip())
 
 
-for _command in (*stack_commands.COMMANDS, *stream_commands.COMMANDS):
+for _command in (
+    *stack_commands.COMMANDS,
+    *stream_commands.COMMANDS,
+    *consumer_commands.COMMANDS,
+    *dlq_commands.COMMANDS,
+    *subject_commands.COMMANDS,
+    *retention_commands.COMMANDS,
+    *recovery_commands.COMMANDS,
+    *care_commands.COMMANDS,
+    *export_commands.COMMANDS,
+    tail_command.tail,
+):
     cli.add_command(_command)
 
 
 def main() -> None:
-    """Entry point of `mts` and of `python -m minitoolstream.cli.main`."""
+    """Runs `mts`, also as `python -m minitoolstream.cli.main`."""
     cli(prog_name="mts")
 
 

@@ -48,6 +48,9 @@ _EXIT_OF_CODE = {
     "internal": Exit.UNEXPECTED,
     "cannot_write": Exit.UNEXPECTED,
     "not_found": Exit.NOT_FOUND,
+    "unknown_durable": Exit.NOT_FOUND,
+    "unknown_subject": Exit.NOT_FOUND,
+    "payload_gone": Exit.NOT_FOUND,
     "payload_missing": Exit.NOT_FOUND,
     "checksum_mismatch": Exit.VERIFICATION_FAILED,
     "size_mismatch": Exit.VERIFICATION_FAILED,
@@ -67,9 +70,14 @@ _EXIT_OF_CODE = {
 }
 _HINTS = {
     "unreachable": "is it running? `mts up` starts it, `mts status` shows it; MTS_URL names another address",
+    "unavailable": "`mts status` shows which part is down, `mts up` starts it again",
     "unauthorized": "`mts token` prints the token of the local stack; MTS_TOKEN gives another one",
     "not_configured": "`mts up` starts a stack here; or set MTS_URL and MTS_TOKEN",
     "bad_config": "`mts config show` lists the keys and where each value came from; docs/configuration.md has more",
+    "unknown_durable": "`mts consumer ls SUBJECT` lists the durables of a subject, `mts consumer create` makes one",
+    "mode_mismatch": "a durable keeps its mode: `mts consumer info` shows it; take another name for the other mode",
+    "quota_exceeded": "`mts subject info` shows the quotas, `mts subject alter` changes them",
+    "unknown_subject": "`mts subject ls` lists the subjects; the first message makes one, or `mts subject create`",
     "no_permission": "run it in a folder of yours, or set MTS_HOME to one",
 }
 

@@ -59,6 +59,33 @@ class ProgressBar:
         self._width = max(self._width, len(line))
 
 
+class StepLine:
+    """One line that tells what is being done and how far it is; call `show` with (what, done, total or None)."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stderr if out is None else out
+        self._shown = self._out.isatty()
+        self._what = ""
+        self._width = 0
+
+    def show(self, what: str, done: int, total: int | None) -> None:
+        if not self._shown:
+            return
+        if what != self._what:
+            self.end()
+        self._what = what
+        line = f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
+        self._out.write("\r" + line.ljust(self._width))
+        self._out.flush()
+        self._width = max(self._width, len(line))
+
+    def end(self) -> None:
+        if self._width:
+            self._out.write("\n")
+            self._out.flush()
+            self._width = 0
+
+
 def line_of(label: str, done: int, total: int, rate: float | None) -> str:
     percent = 100 * done // total if total else 100
     line = f"{label}  {human_size(done)} / {human_size(total)}  {percent}%"

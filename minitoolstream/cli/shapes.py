@@ -9,21 +9,24 @@ from typing import Any
 import msgspec
 
 from minitoolstream.cli.progress import human_size
-from minitoolstream.client import Message, Page, Receipt, State
+from minitoolstream.client import Consumer, Deletion, Message, Page, Receipt, State, SubjectDetails, SubjectInfo
 from minitoolstream.domain.message import wire_number
 
 _LONGEST_CELL = 60
 
 
-def shape_of(found: Receipt | Message) -> dict[str, Any]:
+def shape_of(found: Receipt | Message | Consumer | SubjectInfo | SubjectDetails | Deletion) -> dict[str, Any]:
     """As the API answers it: without what is not there, a payload in base64, large numbers as strings."""
-    fields = msgspec.to_builtins(found)
-    shape = {
-        name: wire_number(value) if isinstance(value, int) else value
-        for name, value in fields.items()
-        if value is not None and value is not False
-    }
+    shape: dict[str, Any] = _wire(msgspec.to_builtins(found))
     return {**shape, "encoding": "base64"} if "data" in shape else shape
+
+
+def _wire(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _wire(one) for name, one in value.items() if one is not None and one is not False}
+    if isinstance(value, list | tuple):
+        return [_wire(one) for one in value]
+    return wire_number(value) if isinstance(value, int) else value
 
 
 def receipt_text(receipt: Receipt) -> str:
@@ -46,30 +49,64 @@ def page_shape(page: Page) -> dict[str, Any]:
 
 
 def page_text(messages: Sequence[Message]) -> str:
-    """A line a message; a column for payloads when some came along."""
+    """A line a message; a column for payloads when some came along, and for partitions when there are several."""
     with_data = any(message.data is not None for message in messages)
     head = ("SEQUENCE", "TIME", "SIZE", "TYPE", "HEADERS", *(("PAYLOAD",) if with_data else ()))
-    rows = [head, *(_row(message, with_data) for message in messages)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    return "\n".join(_line(row, widths) for row in rows)
+    return table(head, [_row(message, with_data) for message in messages], numbers=(0, 2))
+
+
+def message_line(message: Message, data: bytes | None) -> str:
+    """One message as it comes: what follows is not known, so the columns have widths of their own."""
+    sequence, when, size, kind, headers, *_ = _row(message, with_data=False)
+    start = f"{sequence:>8}  {when}  {size:>9}  {kind}"
+    return "  ".join(part for part in (start, headers, _cell(_preview(data))) if part)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """Columns for people; those of `numbers` are aligned at their right."""
+    lines = [head, *([_cell(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def fields_text(fields: Sequence[tuple[str, object]]) -> str:
+    """`name  value` lines, without those that have no value."""
+    shown = [(name, str(value)) for name, value in fields if value not in (None, "", (), [], {})]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown)
+
+
+_UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def life_text(seconds: float) -> str:
+    """604800 -> 7d; what is no whole number of a unit in the next smaller one."""
+    for unit, length in _UNITS:
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds // length:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def when_text(seconds: int | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _row(message: Message, with_data: bool) -> tuple[str, ...]:
-    when = datetime.fromtimestamp(message.create_at, UTC).astimezone()
     headers = " ".join(f"{name}={value}" for name, value in message.headers.items())
     cells = (
         str(message.sequence),
-        f"{when:%Y-%m-%d %H:%M:%S}",
+        when_text(message.create_at),
         human_size(message.size),
         message.content_type,
         headers,
     )
     return tuple(_cell(cell) for cell in (*cells, *((_preview(message.data),) if with_data else ())))
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    numbers = (row[0].rjust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]))
-    return "  ".join((*numbers, *(cell.ljust(width) for cell, width in zip(row[3:], widths[3:], strict=True)))).rstrip()
 
 
 def _preview(data: bytes | None) -> str:

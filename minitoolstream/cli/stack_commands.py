@@ -5,14 +5,18 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from minitoolstream.cli.output import Exit, emit, json_option, note
+from minitoolstream.cli.retention_text import attention_lines
 from minitoolstream.config import OPTIONS, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.retention import Retention
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.state import PARTS
 
@@ -114,19 +118,38 @@ def down(purge: bool, yes: bool, as_json: bool) -> None:
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show what runs where, and what needs attention."""
+    """Show what runs where, and what needs attention.
+
+    It is about the host that MTS_URL names, or else about the stack of this folder. Exit code 0 when all runs, 5 when
+    a part is down or cannot be reached, 3 when the stack is stopped or was never started.
+    """
     from minitoolstream.stack.status import status as look
+    from minitoolstream.stack.status import status_elsewhere
 
     settings = load_settings(go_on=True)
     for problem in settings.problems:
         note(f"! {problem}")
-    report = look(settings)
+    report = status_elsewhere(settings) or look(settings)
     if settings.problems:
         report["problems"] = settings.problems
     emit(as_json, report, lambda: _table(report))
+    click.get_current_context().exit(_exit_of(report))
+
+
+def _exit_of(report: dict[str, Any]) -> Exit:
+    if report["state"] == "running":
+        return Exit.OK
+    return Exit.NOT_FOUND if report["state"] == "stopped" and not _crashed(report) else Exit.DEPENDENCY_DOWN
+
+
+def _crashed(report: dict[str, Any]) -> bool:
+    return any(process["state"] == "crashed" for process in report["processes"].values())
 
 
 def _table(report: dict[str, Any]) -> str:
+    if "given_by" in report:
+        about = f"host at {report['http']}, from {report['given_by']}; not the stack of this folder"
+        return "\n".join((f"state: {report['state']}", about, *_needs_attention(report)))
     if report["state"] == "stopped" and not report["processes"]:
         return "state: stopped\n`mts up` starts it"
     store = report["object_store"]
@@ -141,15 +164,50 @@ def _table(report: dict[str, Any]) -> str:
         state = process["state"] if process else "not ours"
         rows.append((part, state, str(process.get("pid", "")) if process else "", where[part]))
     lines = [f"{part:<14}{state:<10}{pid:<9}{address}" for part, state, pid, address in rows]
-    lines.append(f"token in {report['token_file']}" if report["state"] != "stopped" else "`mts up` starts it")
-    lines.insert(0, f"state: {report['state']}")
-    if report.get("readiness"):
-        lines.append(f"not ready: {report['readiness']}")
+    if report["state"] == "running":
+        lines.append(f"token in {report['token_file']}")
+    else:
+        lines.append("`mts up` starts it" + (" again" if report["state"] == "partial" or _crashed(report) else ""))
+    return "\n".join((f"state: {report['state']}", *lines, *_needs_attention(report)))
+
+
+def _needs_attention(report: dict[str, Any]) -> Iterator[str]:
+    if report.get("ready") is False:
+        yield from _not_ready(report["readiness"])
+    if source := report.get("token_refused"):
+        which = "no token is set" if source == "default" else f"the host refused the token from {source}"
+        yield f"! {which}: `mts token` prints the token of this folder's stack, MTS_TOKEN gives another one"
     if report.get("uploads"):
-        lines.append(f"uploads not finished, or finished lately: {report['uploads']}")
+        yield f"uploads not finished, or finished lately: {report['uploads']}"
+    if retention := report.get("retention"):
+        yield from attention_lines(msgspec.convert(retention, Retention))
+    yield from _recovery(report)
+    if report.get("missing"):
+        yield f"! rows whose payload is missing: {report['missing']}; `mts fsck` names them"
     for event in report.get("rejected_events", []):
-        lines.append(f"rejected: {event.get('at')} {event.get('object_name')}: {event.get('reason')}")
-    return "\n".join(lines)
+        yield f"rejected: {event.get('at')} {event.get('object_name')}: {event.get('reason')}"
+
+
+def _recovery(report: dict[str, Any]) -> Iterator[str]:
+    journal, state = report.get("journal"), report.get("recovery")
+    if journal:
+        behind, seconds = journal["behind"], journal["seconds"]
+        lag = f"{behind} sequences behind, the first for {seconds} s" if behind else "up to date"
+        yield f"journal: {lag}"
+    if state == "pending":
+        yield "! restored: payloads that no message knows are kept until `mts restore --adopt` or `--discard`"
+    elif state:
+        yield f"! recovery {state}: nothing is published before `mts restore` or `mts rebuild` has ended"
+
+
+def _not_ready(readiness: Any) -> Iterator[str]:
+    """What the host says of the parts behind it; a proxy in its place may say anything."""
+    parts = readiness.get("parts") if isinstance(readiness, dict) else None
+    down = {name: state for name, state in parts.items() if state != "ok"} if isinstance(parts, dict) else {}
+    for name, state in down.items():
+        yield f"! {name.replace('_', ' ')}: {state}"
+    if not down:
+        yield "! the host is not ready"
 
 
 @click.command()
@@ -165,6 +223,8 @@ def logs(part: str | None, follow: bool, lines: int, as_json: bool) -> None:
     home = find_home()
     parts = (part,) if part else PARTS
     shown = last_lines(home, parts, lines)
+    if not shown and not (home / "state.json").exists():
+        raise MtsError("not_found", f"no stack here: {home} has none", {"hint": "`mts up` starts one"})
     emit(as_json, shown, lambda: _log_text(shown))
     if follow:
         for name, line in follow_logs(home, parts):
@@ -214,7 +274,7 @@ def config_show(as_json: bool) -> None:
 
 def _setting(key: str, row: dict[str, Any]) -> str:
     value = row["value"]
-    shown = ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    shown = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
     return f"{key:<30}{shown:<34}{row['source']}"
 
 

@@ -6,58 +6,37 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from minitoolstream.cli.filenames import safe_filename, with_filename
+from minitoolstream.cli.options import START_HELP, has_subject, open_client, parse_headers, parse_start
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import ProgressBar
 from minitoolstream.cli.shapes import page_shape, page_text, receipt_text, shape_of
 from minitoolstream.client import Client, Message, MtsError, Receipt
-from minitoolstream.config import load_settings
 from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MAX_WAIT_SECONDS, MIB
-from minitoolstream.domain.message import wire_number
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, wire_number
+from minitoolstream.domain.subject_settings import CODECS
 
-_RETRY_SECONDS = 5.0
-"""A person waits, and can run the command again."""
 _IN_MEMORY = 4 * MIB
 _GO_ON = "run the same command again to go on where it stopped"
 
 
-@contextmanager
-def _client() -> Iterator[Client]:
-    settings = load_settings()
-    for warning in settings.warnings:
-        note(f"warning: {warning}")
-    with Client.from_settings(settings, retry_for=_RETRY_SECONDS) as client:
-        yield client
-
-
 # -- publish
-
-
-def _parse_headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{value!r} is not of the form name=value")
-        if name.lower() in {known.lower() for known in headers}:
-            raise click.BadParameter(f"{name!r} is given twice; a header has one value")
-        headers[name] = text
-    return headers
 
 
 @click.command()
 @click.argument("subject")
 @click.argument("files", nargs=-1, metavar="[FILE|-]...")
 @click.option("--data", help="Publish this text instead of a file.")
-@click.option("--header", "headers", multiple=True, callback=_parse_headers, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--header", "headers", multiple=True, callback=parse_headers, metavar="NAME=VALUE", help="Repeatable.")
 @click.option("--content-type", help="Guessed from the file's name unless given.")
+@click.option("--group", help="Messages of a group share a partition, and so keep their order.")
+@click.option("--codec", type=click.Choice(CODECS), help="Compress the payload; readers undo it.")
 @click.option("--producer-id", help="Name the producer: each seqno is stored at most once, in order.")
 @click.option("--seqno", type=click.IntRange(0), help="The message's number; rises by one with each further file.")
 @click.option("--no-resume", is_flag=True, help="Start anew instead of going on with an interrupted upload.")
@@ -69,6 +48,8 @@ def publish(
     data: str | None,
     headers: Mapping[str, str],
     content_type: str | None,
+    group: str | None,
+    codec: str | None,
     producer_id: str | None,
     seqno: int | None,
     no_resume: bool,
@@ -91,11 +72,19 @@ def publish(
         raise click.UsageError("give files or --data, not both")
     if data is None and not files:
         raise click.UsageError("give a FILE, `-` for stdin, or --data TEXT")
+    if data is not None and not _is_utf8(data):
+        raise click.UsageError("--data is not valid UTF-8; give a file, or `-` and the bytes on stdin")
     _check_readable(files)
-    facts: dict[str, Any] = {"headers": headers, "content_type": content_type, "producer_id": producer_id}
-    with _client() as client:
+    facts: dict[str, Any] = {
+        "headers": headers,
+        "content_type": content_type,
+        "group": group,
+        "codec": codec,
+        "producer_id": producer_id,
+    }
+    with open_client() as client:
         if data is not None:
-            _published(as_json, client.publish(subject, data, seqno=seqno, **facts), "text")
+            _published(as_json, client.publish(subject, data, seqno=seqno, **facts), "text", seqno)
             return
         for number, name in enumerate(files):
             facts["seqno"] = None if seqno is None else seqno + number
@@ -105,7 +94,17 @@ def publish(
                 raise MtsError(
                     "interrupted", "interrupted", {"hint": _how_to_go_on(files, number, no_resume)}
                 ) from None
-            _published(as_json, receipt, "stdin" if name == "-" else click.format_filename(name))
+            shown = "stdin" if name == "-" else click.format_filename(name)
+            _published(as_json, receipt, shown, facts["seqno"])
+
+
+def _is_utf8(text: str) -> bool:
+    """Bytes of the command line that are no text come as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_readable(files: tuple[str, ...]) -> None:
@@ -137,7 +136,7 @@ def _publish_stdin(client: Client, subject: str, facts: dict[str, Any]) -> Recei
     start = stdin.read(_IN_MEMORY + 1)
     if len(start) <= _IN_MEMORY:
         return client.publish(subject, start, **facts)
-    facts = {**facts, "content_type": facts["content_type"] or "application/octet-stream"}
+    facts = {**facts, "content_type": facts["content_type"] or DEFAULT_CONTENT_TYPE}
     with tempfile.NamedTemporaryFile(prefix="mts-stdin-") as file:
         file.write(start)
         shutil.copyfileobj(stdin, file, MIB)
@@ -146,8 +145,12 @@ def _publish_stdin(client: Client, subject: str, facts: dict[str, Any]) -> Recei
             return client.publish_file(subject, file.name, resume=False, progress=progress, **facts)
 
 
-def _published(as_json: bool, receipt: Receipt, name: str) -> None:
-    emit(as_json, shape_of(receipt), lambda: f"{name}: {receipt_text(receipt)}")
+def _published(as_json: bool, receipt: Receipt, name: str, seqno: int | None) -> None:
+    text = receipt_text(receipt)
+    if receipt.duplicate and seqno is not None:
+        # It may be this payload, stored by an earlier run, or another one: nobody compares them.
+        text = f"seqno {seqno} is message {receipt.sequence} already; this time nothing was stored"
+    emit(as_json, shape_of(receipt), f"{name}: {text}")
 
 
 def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
@@ -162,19 +165,9 @@ def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
 # -- read
 
 
-def _parse_start(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
-    if value in ("first", "last", "new"):
-        return value
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise click.BadParameter(f"{value!r} is neither a sequence nor one of first, last, new")
-
-
 @click.command()
 @click.argument("subject")
-@click.option(
-    "--start", default="1", callback=_parse_start, show_default=True, help="A sequence, or first, last or new."
-)
+@click.option("--start", default="1", callback=parse_start, show_default=True, help=START_HELP)
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, MAX_FETCH_LIMIT), help="How many.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.")
 @click.option("--inline", is_flag=True, help="Bring small payloads along.")
@@ -184,13 +177,15 @@ def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline
 
     With `--json`, the page as the API answers it, with a download URL for each message.
     """
-    with _client() as client:
+    with open_client() as client:
         page = client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
+        known = bool(page.messages) or as_json or has_subject(client, subject)
     if as_json or page.messages:
         emit(as_json, page_shape(page), lambda: page_text(page.messages))
     if not page.messages:
         if not as_json:
-            note(f"no messages in {subject} from {start} on; its latest is {page.latest_sequence or 'none'}")
+            nothing = f"no messages in {subject} from {start} on; its latest is {page.latest_sequence or 'none'}"
+            note(nothing if known else f"there is no subject {subject}")
         click.get_current_context().exit(Exit.NOT_FOUND)
     if not as_json and page.next_sequence <= page.latest_sequence:
         note(f"more: mts fetch {subject} --start {page.next_sequence}")
@@ -209,7 +204,7 @@ def get(sequence: int, output: str | None, force: bool, as_json: bool) -> None:
     goes on where it stopped. With `--json`, the metadata is printed instead of the payload, which `-o FILE`
     still saves.
     """
-    with _client() as client:
+    with open_client() as client:
         message = client.get(sequence)
         if as_json and output == "-":
             raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
@@ -264,7 +259,7 @@ def _save(client: Client, message: Message, path: str) -> None:
 @json_option
 def latest(subject: str, as_json: bool) -> None:
     """Print the last sequence of SUBJECT, 0 when it is empty."""
-    with _client() as client:
+    with open_client() as client:
         sequence = client.latest(subject)
     emit(as_json, {"subject": subject, "latest_sequence": wire_number(sequence)}, str(sequence))
 
@@ -278,7 +273,7 @@ def latest(subject: str, as_json: bool) -> None:
 @json_option
 def receipt(upload_id: str, wait: bool, as_json: bool) -> None:
     """Show what became of an upload."""
-    with _client() as client:
+    with open_client() as client:
         found = client.receipt(upload_id, wait=MAX_WAIT_SECONDS if wait else 0)
     emit(as_json, shape_of(found), lambda: receipt_text(found))
 
@@ -288,7 +283,7 @@ def receipt(upload_id: str, wait: bool, as_json: bool) -> None:
 @json_option
 def abort(upload_id: str, as_json: bool) -> None:
     """Give an upload up, deleting what arrived."""
-    with _client() as client:
+    with open_client() as client:
         found = client.abort(upload_id)
     emit(as_json, shape_of(found), lambda: receipt_text(found))
 
@@ -301,7 +296,7 @@ def reconcile(as_json: bool) -> None:
     Also ends uploads that never came, and deletes what nothing points at. The host does this by itself every
     few seconds; this runs it now and prints what it did.
     """
-    with _client() as client:
+    with open_client() as client:
         counts = client.reconcile()
     emit(as_json, counts, lambda: "\n".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items()))
 

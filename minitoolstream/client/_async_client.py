@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from minitoolstream import config
-from minitoolstream.client._batch import AnyItem, numbered, publish_items
-from minitoolstream.client._buffer import BufferLimits
-from minitoolstream.client._buffered import AsyncBufferedPublisher
-from minitoolstream.client._download import Download
-from minitoolstream.client._inline import publish_bytes
-from minitoolstream.client._outlet import Outlet
-from minitoolstream.client._producers import start_producer
+from minitoolstream.client._async_publishing import AsyncPublishing
+from minitoolstream.client._async_reading import AsyncReading
+from minitoolstream.client._care import delete_message, deletions
+from minitoolstream.client._care_types import Deletion, DeletionRecord
+from minitoolstream.client._export import CountCallback, Export, Exported
+from minitoolstream.client._import import Import, Imported, read_head
+from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects
+from minitoolstream.client._place import Place, place_of
 from minitoolstream.client._read import Reader
-from minitoolstream.client._resume import ResumeSlot
+from minitoolstream.client._retention import AsyncRetention
 from minitoolstream.client._retry import RetryPolicy
-from minitoolstream.client._source import FileSource
-from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._subscription import AsyncSubscription
 from minitoolstream.client._transport import Transport
-from minitoolstream.client._types import (
-    Message,
-    Page,
-    ProducerSession,
-    Result,
-    Start,
-    content_type_for,
-    to_bytes,
-)
-from minitoolstream.client._upload import Upload
-from minitoolstream.client._upload_calls import Announcement, UploadCalls
-from minitoolstream.domain.errors import MtsError, bad_request
-from minitoolstream.domain.limits import MIB
-from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
+from minitoolstream.client._upload_calls import UploadCalls
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.subject import check_subject
-from minitoolstream.domain.upload import Receipt
 from minitoolstream.net.http1 import HttpClient
 
-_COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+_MOST_SUBSCRIPTIONS = 1024
+"""That wait at a host at once; further ones take turns."""
 
 
-class AsyncClient:
+class AsyncClient(AsyncPublishing, AsyncReading):
     """Publish and read messages, from asyncio.
 
     `urls`: the address of a host, or several of which any that answers is used; `token`: the API's bearer
@@ -73,10 +58,12 @@ class AsyncClient:
         addresses = [urls] if isinstance(urls, str) else list(urls)
         if not addresses:
             raise MtsError("not_configured", "no host is known here: no stack was started, and MTS_URL is not set")
-        self._transport = Transport(HttpClient(), addresses, token or "", RetryPolicy(retry_for))
+        waiting = HttpClient(pool_per_host=_MOST_SUBSCRIPTIONS)
+        self._transport = Transport(HttpClient(), addresses, token or "", RetryPolicy(retry_for), waiting)
         self._reader = Reader(self._transport)
         self._uploads = UploadCalls(self._transport)
         self._state_dir = state_dir
+        self._subscriptions: set[AsyncSubscription] = set()
 
     @classmethod
     def from_settings(cls, settings: config.Settings, *, retry_for: float = 30.0) -> AsyncClient:
@@ -95,249 +82,83 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; what still needs them fails with the code `closed`."""
+        """Close subscriptions and connections; what still needs them fails with the code `closed`."""
+        for subscription in list(self._subscriptions):
+            await subscription.close()
         await self._transport.close()
 
-    # -- publish
+    @property
+    def consumers(self) -> AsyncConsumers:
+        """The durables of subjects: look, make, seek, delete."""
+        return AsyncConsumers(self._transport)
 
-    async def publish(
+    @property
+    def subjects(self) -> AsyncSubjects:
+        """Subjects: look, make, alter, purge, delete."""
+        return AsyncSubjects(self._transport)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """Messages that shared durables gave up on: look, replay, purge."""
+        return AsyncDeadLetters(self._transport)
+
+    @property
+    def retention(self) -> AsyncRetention:
+        """How long messages stay: look, configure, sweep; and the bucket's lifecycle."""
+        return AsyncRetention(self._transport)
+
+    async def export_subject(
+        self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None
+    ) -> Exported:
+        """Save all messages of a subject to a folder, in order, with headers, types, codecs, times and sequences;
+        called again after an interruption, it goes on. docs/export.md describes the files.
+
+        Example: `await client.export_subject("orders", "backup/orders")`
+        """
+        details = await self.subjects.get(subject)
+        return await Export(self._transport, details, place_of(target), progress).run()
+
+    async def import_subject(
         self,
-        subject: str,
-        data: bytes | str,
+        source: str | os.PathLike[str] | Place,
+        subject: str | None = None,
         *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
-        """Publish a payload from memory: in one call when it is small, by ticket above 4 MiB.
+        progress: CountCallback | None = None,
+    ) -> Imported:
+        """Publish what an export holds, in the same order, to `subject` (by default its own); called again after an
+        interruption, nothing is stored twice. Sizes and checksums are checked.
 
-        Retries never store it twice: each call has an idempotency key of its own unless one is given, or
-        `producer_id` and `seqno` name the message. The receipt is `committed`; for a named producer it may be
-        `stored`, which becomes visible when the uploads with lower seqnos have ended.
-
-        Example: `await client.publish("orders", '{"id": 7}', content_type="application/json")`
+        Example: `await client.import_subject("backup/orders", "orders-again")`
         """
-        announced = Announcement(content_type_for(data, content_type), dict(headers or {}), producer_id, seqno, epoch)
-        return await publish_bytes(self._transport, subject, to_bytes(data), announced, idempotency_key)
+        place = place_of(source)
+        head = await read_head(place)
+        target = check_subject(subject or head.subject)
+        await self._make_like(target, head.partitions)
+        return await Import(self._transport, place, head, target).run(progress)
 
-    async def publish_file(
-        self,
-        subject: str,
-        path: str | os.PathLike[str],
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        progress: ProgressCallback | None = None,
-        resume: bool = True,
-        concurrency: int = 4,
-    ) -> Receipt:
-        """Publish a file of any size, straight into the object store; memory use does not grow with it.
+    async def _make_like(self, subject: str, partitions: int) -> None:
+        try:
+            await self.subjects.get(subject)
+        except MtsError as error:
+            if error.code != "unknown_subject":
+                raise
+            await self.subjects.put(subject, partitions=partitions)
 
-        With `resume`, the same call after an interruption goes on where it stopped, also in another process:
-        parts that arrived are compared with the file and not sent again. `progress` is called with the bytes
-        done and the bytes in total.
+    async def delete_message(self, sequence: int, reason: str = "") -> Deletion:
+        """Delete a message for good, with whatever shares its payload; `reason` goes on the record.
 
-        Example: `await client.publish_file("videos", "film.mp4", progress=lambda done, total: ...)`
+        Example: `await client.delete_message(42, "asked for by its owner")`
         """
-        check_subject(subject)
-        if concurrency < 1:
-            raise bad_request("concurrency is at least 1", field="concurrency")
-        source = FileSource(Path(path))
-        announced = Announcement(
-            content_type or guess_content_type(source.path), dict(headers or {}), producer_id, seqno, epoch
-        )
-        with self._slot(subject, source, announced) if resume else nullcontext() as slot:
-            return await Upload(
-                self._transport,
-                subject,
-                source,
-                announced,
-                concurrency=concurrency,
-                progress=progress,
-                slot=slot,
-            ).run()
+        return await delete_message(self._transport, sequence, reason)
 
-    async def publish_batch(
-        self,
-        subject: str,
-        items: Iterable[AnyItem],
-        *,
-        producer_id: str | None = None,
-        first_seqno: int | None = None,
-        epoch: int | None = None,
-    ) -> list[Result]:
-        """Publish many messages in as few calls as fit; a result for each, in order.
+    async def deletions(self, *, after: str = "", limit: int = 100) -> list[DeletionRecord]:
+        """The record of deletions, oldest first, behind the id `after`."""
+        return await deletions(self._transport, after, limit)
 
-        Items are bytes, str, `Item`, or dicts with the fields of `Item`. With `producer_id`, the items get the
-        seqnos from `first_seqno` on, and a call whose connection broke is safe to repeat, which the client then
-        does; without it, such a call fails with `outcome_unknown`.
-
-        Example: `results = await client.publish_batch("orders", [b"one", b"two"])`
-        """
-        described = list(numbered(items, producer_id, first_seqno, epoch))
-        return await publish_items(self._transport, subject, described)
-
-    def buffered(
-        self,
-        subject: str,
-        *,
-        linger: float = 0.01,
-        batch_bytes: int = MIB,
-        max_bytes: int | None = None,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-    ) -> AsyncBufferedPublisher:
-        """A publisher that sends small messages together; see `AsyncBufferedPublisher`.
-
-        At most `max_bytes` (8 batches unless given) wait in memory. With `producer_id` it starts a producer
-        session and numbers the messages, so that retries store each exactly once.
-        """
-        limits = BufferLimits(linger, batch_bytes, max_bytes or 8 * batch_bytes)
-        return AsyncBufferedPublisher(self._outlet(subject, content_type, headers, producer_id), limits)
-
-    async def start_producer(self, subject: str, producer_id: str) -> ProducerSession:
-        """A new session of a named producer: older ones can no longer publish.
-
-        Example: `session = await client.start_producer("orders", "till-7")`
-        """
-        return await start_producer(self._transport, subject, producer_id)
-
-    # -- uploads
-
-    async def receipt(self, upload_id: str, *, wait: float = 0) -> Receipt:
-        """What became of an upload; waits up to `wait` (at most 25) seconds for its commit."""
-        return await self._uploads.receipt(upload_id, wait)
-
-    async def complete(self, upload_id: str) -> Receipt:
-        """Finish an upload whose payload is in the store; the same answer however often it is called."""
-        return await self._uploads.complete(upload_id)
-
-    async def abort(self, upload_id: str) -> Receipt:
-        """Give an upload up; an error `upload_final` when it is committed already."""
-        return await self._uploads.abort(upload_id)
-
-    # -- read
-
-    async def fetch(
-        self,
-        subject: str,
-        *,
-        start: Start = 1,
-        limit: int = 100,
-        partition: int | None = None,
-        inline: bool = False,
-    ) -> Page:
-        """A page of messages from `start` on, with URLs of their payloads; `inline` brings small payloads along.
-
-        Example: `page = await client.fetch("orders", start="first", limit=10)`
-        """
-        return await self._reader.fetch(subject, start, limit, partition, inline)
-
-    async def messages(
-        self, subject: str, *, start: Start = 1, partition: int | None = None, inline: bool = False
-    ) -> AsyncGenerator[Message, None]:
-        """Every message from `start` to what is the latest when reading begins.
-
-        Example: `async for message in client.messages("orders"): ...`
-        """
-        async with aclosing(self._pages(subject, start, partition, inline)) as pages:
-            async for page in pages:
-                for message in page:
-                    yield message
-
-    async def read(
-        self, subject: str, *, start: Start = 1, limit: int | None = None, partition: int | None = None
-    ) -> AsyncGenerator[Message, None]:
-        """As `messages`, with the payloads in `data`: packs are fetched whole, some ahead, their CRCs checked.
-
-        Payloads above 16 MiB are left where they are (`data` is None): `download` them.
-
-        Example: `async for message in client.read("orders", start=100): handle(message.data)`
-        """
-        async with aclosing(self._extents(subject, start, limit, partition)) as extents:
-            async for extent in extents:
-                for message in extent:
-                    yield message
-
-    async def get(self, sequence: int, *, inline: bool = False) -> Message:
-        """One message; an error `not_found` when there is none with this sequence."""
-        return await self._reader.get(sequence, inline)
-
-    async def payload(self, message: Message | int) -> bytes:
-        """A message's payload in memory, checked; for large ones use `download`."""
-        return await self._reader.payload(await self._message(message))
-
-    async def download(
-        self,
-        message: Message | int,
-        target: str | os.PathLike[str] | BinaryIO,
-        *,
-        progress: ProgressCallback | None = None,
-    ) -> Message:
-        """Save a payload to a path or an open binary file; size and SHA-256 (when known) are checked.
-
-        To a path, it grows in a `.part` file beside it, which a later call goes on with, and appears under its
-        name when it is complete and right. A wrong checksum is an error `checksum_mismatch`.
-
-        Example: `await client.download(42, "film.mp4")`
-        """
-        found = await self._message(message)
-        download = Download(self._transport, found, progress)
-        if isinstance(target, str | os.PathLike):
-            await download.to_path(Path(target))
-        else:
-            await download.to_file(target)
-        return found
-
-    async def latest(self, subject: str) -> int:
-        """The sequence of the subject's last message; 0 when it has none."""
-        return await self._reader.latest(subject)
+    async def consistency(self) -> dict[str, object]:
+        """The latest report of `mts fsck`; an error `not_found` when there is none."""
+        return await self._transport.call("GET", "/v1/consistency", dict[str, object])
 
     async def reconcile(self) -> dict[str, object]:
         """Have the host look now for uploads whose notification was lost; returns its counters."""
         return await self._transport.call("POST", "/v1/reconcile", dict[str, object], timeout=120)
-
-    # -- what Client builds on too: many messages at a time, since each step between its threads costs
-
-    def _pages(
-        self, subject: str, start: Start, partition: int | None, inline: bool
-    ) -> AsyncGenerator[tuple[Message, ...], None]:
-        return self._reader.pages(subject, start, partition, inline)
-
-    def _extents(
-        self, subject: str, start: Start, limit: int | None, partition: int | None
-    ) -> AsyncGenerator[list[Message], None]:
-        return self._reader.read(subject, start, limit, partition)
-
-    def _outlet(
-        self, subject: str, content_type: str | None, headers: Mapping[str, str] | None, producer_id: str | None
-    ) -> Outlet:
-        return Outlet(self._transport, subject, content_type, headers, producer_id)
-
-    async def _message(self, given: Message | int) -> Message:
-        return given if isinstance(given, Message) else await self._reader.get(given)
-
-    def _slot(self, subject: str, source: FileSource, announced: Announcement) -> ResumeSlot:
-        folder = self._state_dir or config.user_state_dir()
-        return ResumeSlot(
-            folder,
-            *sorted(self._transport.urls),
-            subject,
-            str(source.path),
-            announced.producer_id or "",
-            str(announced.seqno),
-        )
-
-
-def guess_content_type(path: Path) -> str:
-    kind, encoding = mimetypes.guess_type(path.name)
-    if encoding:
-        return _COMPRESSED.get(encoding, DEFAULT_CONTENT_TYPE)
-    return kind or DEFAULT_CONTENT_TYPE

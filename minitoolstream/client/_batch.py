@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,18 +12,20 @@ from typing import Any
 import msgspec
 
 from minitoolstream.api import schema
+from minitoolstream.client._codec import encode_now
 from minitoolstream.client._source import BytesSource
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Item, Result, content_type_for, receipt_of, to_bytes
 from minitoolstream.client._upload import Upload
 from minitoolstream.client._upload_calls import Announcement
-from minitoolstream.domain.checks import check_content_type, check_headers, check_producer
+from minitoolstream.domain.checks import check_content_type, check_group, check_headers, check_producer
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES, MIB
+from minitoolstream.domain.media_types import FRAMES
 from minitoolstream.domain.message import wire_number
 from minitoolstream.domain.subject import check_subject
+from minitoolstream.domain.subject_settings import check_codec
 
-FRAMES = "application/vnd.mts.frames"
 MAX_CALL_BYTES = 8 * MIB
 _SIZE_METADATA = 8
 """Bytes a message's size takes in the metadata of its pack; facts that all share count once."""
@@ -58,6 +61,11 @@ def to_item(given: AnyItem) -> Item:
 def to_frame(given: AnyItem) -> Frame:
     """The item's frame, after the checks the host will make: it refuses a whole call for one bad item."""
     item = to_item(given)
+    return stored_frame(item, encode_now(to_bytes(item.data), check_codec(item.codec)))
+
+
+def stored_frame(item: Item, stored: bytes) -> Frame:
+    """The same of a payload as it is stored, whatever the item's `data` is."""
     content_type = check_content_type(content_type_for(item.data, item.content_type))
     check_producer(item.producer_id, item.seqno, item.epoch)
     meta: dict[str, Any] = {"content_type": content_type}
@@ -69,7 +77,12 @@ def to_frame(given: AnyItem) -> Frame:
         meta["seqno"] = wire_number(item.seqno)
     if item.epoch is not None:
         meta["epoch"] = item.epoch
-    return Frame(item, msgspec.json.encode(meta), to_bytes(item.data))
+    if item.group is not None:
+        meta["group"] = check_group(item.group)
+    codec = check_codec(item.codec)
+    if codec is not None:
+        meta["codec"] = codec
+    return Frame(item, msgspec.json.encode(meta), stored)
 
 
 def split(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
@@ -111,21 +124,33 @@ def numbered(
         yield replace(to_item(given), producer_id=producer_id, seqno=number, epoch=epoch)
 
 
-async def publish_items(transport: Transport, subject: str, items: Iterable[Item]) -> list[Result]:
+async def publish_items(
+    transport: Transport, subject: str, items: Iterable[Item], transaction_id: str | None = None
+) -> list[Result]:
     """A result for each item, in order; an item that no host would take fails alone and is not sent."""
-    frames: list[Frame] = []
-    results: list[Result | None] = []
+    described = list(items)
+    if any(item.codec for item in described):
+        framed = await asyncio.to_thread(_frames, described)
+    else:
+        framed = _frames(described)
+    good = [frame for frame in framed if isinstance(frame, Frame)]
+    sent = iter(await publish_frames(transport, subject, good, transaction_id))
+    return [next(sent) if isinstance(frame, Frame) else Result(error=frame) for frame in framed]
+
+
+def _frames(items: Iterable[Item]) -> list[Frame | MtsError]:
+    frames: list[Frame | MtsError] = []
     for item in items:
         try:
             frames.append(to_frame(item))
-            results.append(None)
         except MtsError as error:
-            results.append(Result(error=error))
-    sent = iter(await publish_frames(transport, subject, frames))
-    return [next(sent) if result is None else result for result in results]
+            frames.append(error)
+    return frames
 
 
-async def publish_frames(transport: Transport, subject: str, frames: Iterable[Frame]) -> list[Result]:
+async def publish_frames(
+    transport: Transport, subject: str, frames: Iterable[Frame], transaction_id: str | None = None
+) -> list[Result]:
     """A result for each, in order. Calls go one after the other, so sequences rise in the order of the items.
 
     A call that fails as a whole is raised when it was the first; later, its items and all behind them get
@@ -137,7 +162,7 @@ async def publish_frames(transport: Transport, subject: str, frames: Iterable[Fr
     while waiting:
         call = waiting.popleft()
         try:
-            results += await _publish_call(transport, subject, call)
+            results += await _publish_call(transport, subject, call, transaction_id)
         except MtsError as error:
             if error.code == "too_large" and len(call) > 1:
                 half = len(call) // 2  # nothing of it was stored, and the host's limits may be tighter than ours
@@ -152,28 +177,33 @@ async def publish_frames(transport: Transport, subject: str, frames: Iterable[Fr
     return results
 
 
-async def _publish_call(transport: Transport, subject: str, call: list[Frame]) -> list[Result]:
+async def _publish_call(
+    transport: Transport, subject: str, call: list[Frame], transaction_id: str | None
+) -> list[Result]:
     if len(call) == 1 and call[0].size > MAX_CALL_BYTES:
-        return [await _publish_alone(transport, subject, call[0])]
+        return [await _publish_alone(transport, subject, call[0], transaction_id)]
+    headers = {"content-type": FRAMES}
+    if transaction_id is not None:
+        headers["x-mts-transaction-id"] = transaction_id
     try:
         answer = await transport.call(
             "POST",
             f"/v1/subjects/{subject}/messages/batch",
             schema.BatchAnswer,
             body=encode(call),
-            headers={"content-type": FRAMES},
+            headers=headers,
             repeatable=all(frame.item.producer_id is not None for frame in call),
         )
     except MtsError as error:
         if error.code != "too_large" or len(call) > 1:
             raise
-        return [await _publish_alone(transport, subject, call[0])]
+        return [await _publish_alone(transport, subject, call[0], transaction_id)]
     if len(answer.results) != len(call):
         raise MtsError("internal", f"{len(call)} messages sent, {len(answer.results)} results came back")
     return [_result(result) for result in answer.results]
 
 
-async def _publish_alone(transport: Transport, subject: str, frame: Frame) -> Result:
+async def _publish_alone(transport: Transport, subject: str, frame: Frame, transaction_id: str | None) -> Result:
     item = frame.item
     announced = Announcement(
         content_type_for(item.data, item.content_type),
@@ -181,6 +211,9 @@ async def _publish_alone(transport: Transport, subject: str, frame: Frame) -> Re
         item.producer_id,
         item.seqno,
         item.epoch,
+        item.group,
+        check_codec(item.codec),
+        transaction_id,
     )
     try:
         return Result(await Upload(transport, subject, BytesSource(frame.payload), announced).run())

@@ -49,13 +49,18 @@ class AsyncBufferedPublisher:
                 raise
 
     async def publish(
-        self, data: bytes | str, *, content_type: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        data: bytes | str,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> asyncio.Future[Receipt]:
         """Put a message into the buffer; the future gives its receipt, or raises what was wrong with it."""
         if self._task is None:
             raise MtsError("closed", "use `async with client.buffered(...) as publisher:`")
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        while not self._buffer.offer(self._outlet.frame(data, content_type, headers), future):
+        while not self._buffer.offer(self._outlet.frame(data, content_type, headers, group), future):
             self._space.clear()
             await self._space.wait()
         self._outlet.taken()

@@ -52,14 +52,19 @@ class BufferedPublisher:
                 raise
 
     def publish(
-        self, data: bytes | str, *, content_type: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        data: bytes | str,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> Future[Receipt]:
         """Put a message into the buffer; the future gives its receipt, or raises what was wrong with it."""
         if self._task is None:
             raise MtsError("closed", "use `with client.buffered(...) as publisher:`")
         future: Future[Receipt] = Future()
         with self._changed:  # which also makes number and place in the buffer one step
-            while not self._buffer.offer(self._outlet.frame(data, content_type, headers), future):
+            while not self._buffer.offer(self._outlet.frame(data, content_type, headers, group), future):
                 self._changed.wait()
             self._outlet.taken()
         return future

@@ -7,26 +7,18 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
+from minitoolstream.client._codec import expand
 from minitoolstream.client._read import Reader, check_digest
-from minitoolstream.client._store import (
-    STORE_TIMEOUT,
-    URL_REFUSED,
-    Progress,
-    ProgressCallback,
-    store_error,
-    store_unreachable,
-)
+from minitoolstream.client._store import Progress, ProgressCallback
+from minitoolstream.client._stream import BLOCK, StoredPayload
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Message
 from minitoolstream.domain.errors import MtsError, bad_request
-from minitoolstream.domain.limits import MIB
-from minitoolstream.net.http1 import HttpError, StreamedResponse
-
-_BLOCK = MIB
+from minitoolstream.domain.subject_settings import check_codec
 
 
 class Download:
@@ -36,6 +28,7 @@ class Download:
         self._transport = transport
         self._reader = Reader(transport)
         self._message = message
+        self._codec = check_codec(message.codec) if message.data is None else None  # which came along as published
         self._progress = Progress(message.size, progress)
 
     async def to_path(self, path: Path) -> None:
@@ -46,6 +39,8 @@ class Download:
         try:
             try:
                 await self._to_part(part)
+                if self._codec:
+                    await asyncio.to_thread(self._expand, part)
             except MtsError as error:
                 _tidy(part, worthless=error.code in ("checksum_mismatch", "size_mismatch"))
                 raise
@@ -56,7 +51,23 @@ class Download:
     async def to_file(self, file: BinaryIO) -> None:
         """To an open binary file, from its position on."""
         await self._locate()
-        await self._fill(_Sink(file, 0))
+        if not self._codec:
+            await self._fill(_Sink(file, 0))
+            return
+        with tempfile.TemporaryFile(prefix="mts-codec-") as stored:  # checked before anything of it is used
+            await self._fill(_Sink(stored, 0))
+            stored.seek(0)
+            await asyncio.to_thread(expand, stored, file, self._codec, self._message.sequence)
+
+    def _expand(self, part: Path) -> None:
+        """What was stored, and is right, becomes what was published."""
+        expanded = part.with_name(part.name + ".new")
+        try:
+            with part.open("rb") as stored, expanded.open("wb") as target:
+                expand(stored, target, self._codec, self._message.sequence)
+            expanded.replace(part)
+        finally:
+            expanded.unlink(missing_ok=True)
 
     async def _locate(self) -> None:
         if self._message.url is None and self._message.data is None:
@@ -94,56 +105,18 @@ class Download:
         return count
 
     async def _fill(self, sink: _Sink) -> None:
-        message = self._message
-        if message.range or message.data is not None or (message.size == 0 and not message.unverified):
-            data = await self._reader.payload(message)  # part of a pack: small
-            await sink.write(data)
-            self._progress.add(len(data))
-        else:
-            await self._stream(sink)
-        if not message.unverified:  # else its size is not known
-            check_digest(sink.count, sink.digest.hexdigest(), message.size, message.sha256, message.sequence)
-
-    async def _stream(self, sink: _Sink) -> None:
-        backoff = self._transport.retry.start()
-        renewed = False
-        while self._message.unverified or sink.count < self._message.size:
-            before = sink.count
-            try:
-                async with self._transport.http.stream(
-                    "GET",
-                    self._message.url or "",
-                    headers={"range": f"bytes={sink.count}-"} if sink.count else {},
-                    timeout=STORE_TIMEOUT,
-                ) as response:
-                    await self._take(response, sink)
-                return
-            except HttpError as problem:
-                if sink.count > before:
-                    backoff.progress()
-                    renewed = False
-                await backoff.pause(store_unreachable(problem))
-            except MtsError as error:
-                if error.details.get("status") == URL_REFUSED and not renewed:
-                    self._message = await self._reader.get(self._message.sequence)
-                    renewed = True
-                elif error.retryable:
-                    await backoff.pause(error)
-                else:
-                    raise
-
-    async def _take(self, response: StreamedResponse, sink: _Sink) -> None:
-        if response.status not in (200, 206):
-            body = b"".join([chunk async for chunk in response.chunks()])
-            raise store_error(response.status, body)
-        skip = sink.count if response.status == 200 else 0  # a proxy that knows no ranges starts over
-        async with contextlib.aclosing(_blocks(response.chunks())) as blocks:
+        if self._message.data is not None:
+            await sink.write(self._message.data)
+            self._progress.add(len(self._message.data))
+            return
+        stored = StoredPayload(self._transport, self._message, sink.count)
+        async with contextlib.aclosing(stored.blocks()) as blocks:
             async for block in blocks:
-                fresh = block[skip:]
-                skip -= len(block) - len(fresh)
-                if fresh:
-                    await sink.write(fresh)
-                    self._progress.add(len(fresh))
+                await sink.write(block)
+                self._progress.add(len(block))
+        if not self._message.unverified:  # else its size is not known
+            message = self._message
+            check_digest(sink.count, sink.digest.hexdigest(), message.size, message.sha256, message.sequence)
 
 
 class _Sink:
@@ -156,7 +129,7 @@ class _Sink:
 
     async def hash_existing(self, part: Path) -> None:
         with part.open("rb") as file:
-            while block := await asyncio.to_thread(file.read, 4 * _BLOCK):
+            while block := await asyncio.to_thread(file.read, 4 * BLOCK):
                 await asyncio.to_thread(self.digest.update, block)
 
     async def write(self, block: bytes) -> None:
@@ -166,25 +139,6 @@ class _Sink:
         self._file.write(block)
         self.digest.update(block)
         self.count += len(block)
-
-
-async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Chunks gathered to a size that is worth a trip to a thread."""
-    gathered: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in chunks:
-            gathered.append(chunk)
-            size += len(chunk)
-            if size >= _BLOCK:
-                yield b"".join(gathered)
-                gathered, size = [], 0
-    except HttpError:
-        if gathered:
-            yield b"".join(gathered)
-        raise
-    if gathered:
-        yield b"".join(gathered)
 
 
 def _refuse_directory(path: Path) -> None:

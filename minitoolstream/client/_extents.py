@@ -35,6 +35,7 @@ def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
             url=extent.url if alone and not extent.framed else None,
             data=payloads[index],
             unverified=extent.unverified,
+            payload_missing=extent.payload_missing,
         )
         for index in range(extent.count)
     ]

@@ -7,22 +7,21 @@ import re
 import uuid
 from collections.abc import Mapping
 
-import msgspec
-
 from minitoolstream.api import schema
 from minitoolstream.client._source import BytesSource
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import receipt_of
 from minitoolstream.client._upload import Upload
-from minitoolstream.client._upload_calls import Announcement
+from minitoolstream.client._upload_calls import Announcement, json_in
+from minitoolstream.domain.checks import check_idempotency_key
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.media_types import JSON_MESSAGE
 from minitoolstream.domain.message import wire_number
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.upload import Receipt
 
 INLINE_LIMIT = 4 * MIB
-JSON_FORM = "application/vnd.mts.message+json"
 _RAW_LIMIT_AS_JSON = INLINE_LIMIT * 3 // 4 - MIB // 4
 """Base64 makes four bytes of three; the rest is room for the headers."""
 _PLAIN_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -39,6 +38,8 @@ async def publish_bytes(
             "give producer_id or idempotency_key, not both: each alone prevents duplicates",
             field="idempotency_key",
         )
+    if idempotency_key is not None:
+        check_idempotency_key(idempotency_key, "idempotency_key")
     plain = _fits_http(announced)
     if len(data) <= (INLINE_LIMIT if plain else _RAW_LIMIT_AS_JSON):
         try:
@@ -83,7 +84,14 @@ async def _publish_inline(
 def _raw_form(data: bytes, announced: Announcement) -> tuple[dict[str, str], bytes]:
     headers = {"content-type": announced.content_type}
     headers.update({f"x-mts-header-{name}": value for name, value in announced.headers.items()})
-    facts = {"producer-id": announced.producer_id, "seqno": announced.seqno, "epoch": announced.epoch}
+    facts = {
+        "producer-id": announced.producer_id,
+        "seqno": announced.seqno,
+        "epoch": announced.epoch,
+        "group": announced.group,
+        "codec": announced.codec,
+        "transaction-id": announced.transaction_id,
+    }
     headers.update({f"x-mts-{name}": str(value) for name, value in facts.items() if value is not None})
     return headers, data
 
@@ -97,17 +105,18 @@ def _json_form(data: bytes, announced: Announcement) -> tuple[dict[str, str], by
         producer_id=announced.producer_id,
         seqno=None if announced.seqno is None else wire_number(announced.seqno),
         epoch=announced.epoch,
+        group=announced.group,
+        codec=announced.codec,
     )
-    return {"content-type": JSON_FORM}, msgspec.json.encode(request)
+    return {"content-type": JSON_MESSAGE}, json_in(request, announced.transaction_id)
 
 
 def _fits_http(announced: Announcement) -> bool:
     """Whether the message's facts survive as HTTP headers: ASCII, with names in lower case."""
-    if announced.content_type.partition(";")[0].strip().lower() == JSON_FORM:
+    if announced.content_type.partition(";")[0].strip().lower() == JSON_MESSAGE:
         return False
     texts = [announced.content_type, *announced.headers.values()]
-    if announced.producer_id is not None:
-        texts.append(announced.producer_id)
+    texts += [name for name in (announced.producer_id, announced.group) if name is not None]
     return _all_match(_PLAIN_VALUE, texts) and _all_match(_PLAIN_NAME, announced.headers)
 
 

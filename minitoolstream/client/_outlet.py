@@ -9,6 +9,7 @@ from minitoolstream.client._producers import start_producer
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Item, Result
 from minitoolstream.domain.subject import check_subject
+from minitoolstream.domain.subject_settings import check_codec
 
 
 class Outlet:
@@ -18,15 +19,18 @@ class Outlet:
         self,
         transport: Transport,
         subject: str,
+        *,
         content_type: str | None,
         headers: Mapping[str, str] | None,
         producer_id: str | None,
+        codec: str | None,
     ) -> None:
         self._transport = transport
         self._subject = check_subject(subject)
         self._content_type = content_type
         self._headers = dict(headers or {})
         self._producer_id = producer_id
+        self._codec = check_codec(codec)
         self._epoch: int | None = None
         self._next = 0
 
@@ -35,7 +39,9 @@ class Outlet:
             session = await start_producer(self._transport, self._subject, self._producer_id)
             self._epoch, self._next = session.epoch, session.last_seqno + 1
 
-    def frame(self, data: bytes | str, content_type: str | None, headers: Mapping[str, str] | None) -> Frame:
+    def frame(
+        self, data: bytes | str, content_type: str | None, headers: Mapping[str, str] | None, group: str | None
+    ) -> Frame:
         return to_frame(
             Item(
                 data,
@@ -44,6 +50,8 @@ class Outlet:
                 self._producer_id,
                 self._next if self._producer_id is not None else None,
                 self._epoch,
+                group,
+                self._codec,
             )
         )
 

@@ -7,14 +7,17 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from minitoolstream.api import schema
+from minitoolstream.client._codec import decode, expanded
 from minitoolstream.client._extents import messages_of
 from minitoolstream.client._store import STORE_TIMEOUT, store_error, store_unreachable
 from minitoolstream.client._transport import Transport
-from minitoolstream.client._types import Message, Page, Start, message_of, page_of
-from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.client._types import Message, Page, Start, message_of, page_of, start_word
+from minitoolstream.domain.checks import check_number
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MIB
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.net.http1 import HttpError
@@ -23,13 +26,15 @@ LARGEST_READ = 16 * MIB
 """Payloads above it are not read into memory by `read`."""
 LARGEST_PACK = 32 * MIB
 """Packs above it neither: a producer may have uploaded one of any size."""
+MOVED = frozenset({"forbidden", "payload_missing"})
+"""What the store says to a URL that has expired, or whose payload was moved when a neighbour of it was deleted."""
 _AHEAD = 4
 """Extents fetched ahead of the reader."""
 
 
 class Reader:
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        self.transport = transport
 
     async def fetch(
         self,
@@ -39,8 +44,14 @@ class Reader:
         partition: int | None = None,
         inline: bool = False,
     ) -> Page:
-        query = {"start": start, "limit": limit, "partition": partition, "inline": "true" if inline else None}
-        return page_of(await self._page(subject, query, schema.Page))
+        query = {
+            "start": start_word(start),
+            "limit": limit,
+            "partition": partition,
+            "inline": "true" if inline else None,
+        }
+        page = page_of(await self._page(subject, query, schema.Page))
+        return replace(page, messages=tuple(await expanded(page.messages)))
 
     async def pages(
         self, subject: str, start: Start, partition: int | None, inline: bool
@@ -56,14 +67,14 @@ class Reader:
             start = page.next_sequence
 
     async def latest(self, subject: str) -> int:
-        answer = await self._transport.call("GET", f"/v1/subjects/{check_subject(subject)}/latest", schema.Latest)
+        answer = await self.transport.call("GET", f"/v1/subjects/{check_subject(subject)}/latest", schema.Latest)
         return int(answer.latest_sequence)
 
     async def get(self, sequence: int, inline: bool = False) -> Message:
-        if sequence < 0:
-            raise bad_request("a sequence is a whole number from 1 on", field="sequence")
+        sequence = check_number(sequence, "sequence")
         query = {"inline": "true"} if inline else None
-        return message_of(await self._transport.call("GET", f"/v1/messages/{sequence}", schema.Message, query=query))
+        answer = await self.transport.call("GET", f"/v1/messages/{sequence}", schema.Message, query=query)
+        return (await expanded([message_of(answer)]))[0]
 
     async def read(
         self, subject: str, start: Start, limit: int | None, partition: int | None
@@ -81,26 +92,40 @@ class Reader:
                         return
 
     async def payload(self, message: Message) -> bytes:
-        """The payload in memory, its size and checksum checked; of an unverified message neither is known."""
+        """The payload in memory, as it was published."""
         if message.data is not None:
             return message.data
+        return await decode(await self.stored(message), message.codec, message.sequence)
+
+    async def stored(self, message: Message) -> bytes:
+        """What is stored, its size and checksum checked; of an unverified message neither is known."""
         if message.size == 0 and not message.unverified:
             return b""
-        if message.url is None:
+        if message.url is None and not message.payload_missing:
             message = await self.get(message.sequence)
+        must_be_there(message)
         try:
             data = await self._get(message.url or "", message.range)
         except MtsError as error:
-            if error.code != "forbidden":
-                raise
-            message = await self.get(message.sequence)  # its URL has expired
+            message = await self.renewed(message, error)
             data = await self._get(message.url or "", message.range)
         if not message.unverified:
             check(data, message.size, message.sha256, message.sequence)
         return data
 
+    async def renewed(self, message: Message, error: MtsError) -> Message:
+        """The message as it is now, where the store's error can mean that its URL has expired, or that its payload was
+        moved when a neighbour of it was deleted; else the error."""
+        if error.code not in MOVED:
+            raise error
+        now = await self.get(message.sequence)
+        must_be_there(now)
+        if error.code == "payload_missing" and now.object_name == message.object_name:
+            raise error
+        return now
+
     async def _page(self, subject: str, query: dict[str, Any], shape: type[Any]) -> Any:
-        return await self._transport.call("GET", f"/v1/subjects/{check_subject(subject)}/messages", shape, query=query)
+        return await self.transport.call("GET", f"/v1/subjects/{check_subject(subject)}/messages", shape, query=query)
 
     async def _loaded(
         self, subject: str, start: Start, limit: int | None, partition: int | None
@@ -118,6 +143,16 @@ class Reader:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
+    async def stored_messages(self, subject: str, start: int, end: int) -> AsyncGenerator[list[Message], None]:
+        """Messages with payloads as they are stored, an extent at a time, up to the sequence `end`; those too large for
+        memory without."""
+        async for extent, _, _ in self._extents(subject, start, None, None):
+            found = [message for message in await self.load_moved(extent) if start <= message.sequence <= end]
+            if found:
+                yield found
+            if int(extent.sequence) >= end:
+                return
+
     async def _extents(
         self, subject: str, start: Start, limit: int | None, partition: int | None
     ) -> AsyncIterator[tuple[schema.Extent, int, int]]:
@@ -126,7 +161,7 @@ class Reader:
         end = 0
         while True:
             query = {
-                "start": start,
+                "start": start_word(start),
                 "limit": min(limit or MAX_FETCH_LIMIT, MAX_FETCH_LIMIT),
                 "partition": partition,
                 "view": "extents",
@@ -144,42 +179,62 @@ class Reader:
             start = following
 
     async def _load(self, extent: schema.Extent, first: int, last: int) -> list[Message]:
-        messages = await self._load_all(extent)
+        messages = await expanded(await self.load_moved(extent))
         if first <= messages[0].sequence and messages[-1].sequence <= last:
             return messages
         return [message for message in messages if first <= message.sequence <= last]
 
-    async def _load_all(self, extent: schema.Extent) -> list[Message]:
-        if extent.unverified or extent.size > (LARGEST_PACK if extent.framed else LARGEST_READ):
+    async def load_moved(self, extent: schema.Extent) -> list[Message]:
+        """As `load`; also when the payload was moved meanwhile, because a neighbour of it was deleted."""
+        try:
+            return await self.load(extent)
+        except MtsError as error:
+            if error.code != "payload_missing":
+                raise
+            now = await self._again(extent)
+            if now is None or (now.object_name == extent.object_name and not now.payload_missing):
+                raise
+            return await self.load(now)
+
+    async def load(self, extent: schema.Extent) -> list[Message]:
+        """The messages of an extent with their payloads as stored, unless these are too large for memory."""
+        largest = LARGEST_PACK if extent.framed else LARGEST_READ
+        if extent.unverified or extent.payload_missing or extent.size > largest:
             return messages_of(extent, None)
         if extent.size == 0 and not extent.framed:
             return messages_of(extent, b"")
         try:
-            body = await self._get(extent.url, extent.range)
+            body = await self._get(extent.url or "", extent.range)
         except MtsError as error:
             if error.code != "forbidden":
                 raise
-            # Its URL expired while the reader was busy with those before it.
-            query = {
-                "start": int(extent.sequence),
-                "limit": 1,
-                "partition": extent.partition,
-                "view": "extents",
-            }
-            page: schema.ExtentPage = await self._page(extent.subject, query, schema.ExtentPage)
-            if not page.extents or page.extents[0].sequence != extent.sequence:
+            now = await self._again(extent)  # its URL expired while the reader was busy with those before it
+            if now is None:
                 raise
-            body = await self._get(page.extents[0].url, page.extents[0].range)
+            body = await self._get(now.url or "", now.range)
         if not extent.framed:
             check(body, extent.size, extent.sha256, int(extent.sequence))
         return messages_of(extent, body)
 
+    async def _again(self, extent: schema.Extent) -> schema.Extent | None:
+        """The extent as it is now; None when it is not the same messages any more."""
+        query = {
+            "start": int(extent.sequence) - extent.count + 1,
+            "limit": 1,
+            "partition": extent.partition,
+            "view": "extents",
+        }
+        page: schema.ExtentPage = await self._page(extent.subject, query, schema.ExtentPage)
+        now = page.extents[0] if page.extents else None
+        same = now is not None and (now.sequence, now.count) == (extent.sequence, extent.count)
+        return now if same else None
+
     async def _get(self, url: str, byte_range: str | None) -> bytes:
-        backoff = self._transport.retry.start()
+        backoff = self.transport.retry.start()
         headers = {"range": byte_range} if byte_range else {}
         while True:
             try:
-                response = await self._transport.http.request("GET", url, headers=headers, timeout=STORE_TIMEOUT)
+                response = await self.transport.http.request("GET", url, headers=headers, timeout=STORE_TIMEOUT)
             except HttpError as problem:
                 await backoff.pause(store_unreachable(problem))
                 continue
@@ -189,6 +244,12 @@ class Reader:
             if not error.retryable:
                 raise error
             await backoff.pause(error)
+
+
+def must_be_there(message: Message) -> None:
+    if message.payload_missing:
+        text = f"the payload of message {message.sequence} is missing in the object store"
+        raise MtsError("payload_missing", text, {"sequence": message.sequence})
 
 
 def check(data: bytes, size: int, sha256: str | None, sequence: int) -> None:

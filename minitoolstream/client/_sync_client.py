@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from minitoolstream.client._async_client import AsyncClient
-from minitoolstream.client._batch import AnyItem
-from minitoolstream.client._buffer import BufferLimits
-from minitoolstream.client._buffered_sync import BufferedPublisher
+from minitoolstream.client._care_types import Deletion, DeletionRecord
+from minitoolstream.client._export import CountCallback, Exported
+from minitoolstream.client._import import Imported
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._store import ProgressCallback
-from minitoolstream.client._types import Message, Page, ProducerSession, Result, Start
+from minitoolstream.client._manage_sync import Consumers, DeadLetters, Subjects
+from minitoolstream.client._place import Place
+from minitoolstream.client._retention import SyncRetention
+from minitoolstream.client._subscription_sync import Subscription
+from minitoolstream.client._sync_publishing import Publishing
+from minitoolstream.client._sync_reading import Reading
 from minitoolstream.config import Settings
-from minitoolstream.domain.limits import MIB
-from minitoolstream.domain.upload import Receipt
 
 
-class Client:
+class Client(Publishing, Reading):
     """Publish and read messages. May be shared between threads.
 
     Arguments as those of `AsyncClient`; without any, it finds the stack that `mts up` started here, or takes
@@ -43,6 +44,7 @@ class Client:
     ) -> None:
         self._client = AsyncClient(urls, token, retry_for=retry_for, state_dir=state_dir)
         self._thread = LoopThread()
+        self._subscriptions: set[Subscription] = set()
 
     @classmethod
     def from_settings(cls, settings: Settings, *, retry_for: float = 30.0) -> Client:
@@ -61,191 +63,70 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs, which then fails with the code `closed`; close the connections. Idempotent."""
+        """Close subscriptions; stop what still runs, which then fails with the code `closed`; close the connections.
+
+        Idempotent.
+        """
+        for subscription in list(self._subscriptions):
+            subscription.close()
         self._thread.close(self._client.close)
 
-    # -- publish
+    @property
+    def consumers(self) -> Consumers:
+        """The durables of subjects: look, make, seek, delete."""
+        return Consumers(self._thread, self._client.consumers)
 
-    def publish(
+    @property
+    def subjects(self) -> Subjects:
+        """Subjects: look, make, alter, purge, delete."""
+        return Subjects(self._thread, self._client.subjects)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Messages that shared durables gave up on: look, replay, purge."""
+        return DeadLetters(self._thread, self._client.dead_letters)
+
+    @property
+    def retention(self) -> SyncRetention:
+        """How long messages stay: look, configure, sweep; and the bucket's lifecycle."""
+        return SyncRetention(self._thread, self._client.retention)
+
+    def export_subject(
+        self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None
+    ) -> Exported:
+        """Save all messages of a subject to a folder, see `AsyncClient.export_subject`.
+
+        Example: `client.export_subject("orders", "backup/orders")`
+        """
+        return self._thread.run(self._client.export_subject(subject, target, progress=progress))
+
+    def import_subject(
         self,
-        subject: str,
-        data: bytes | str,
+        source: str | os.PathLike[str] | Place,
+        subject: str | None = None,
         *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
-        """Publish a payload from memory, see `AsyncClient.publish`.
+        progress: CountCallback | None = None,
+    ) -> Imported:
+        """Publish what an export holds, see `AsyncClient.import_subject`.
 
-        Example: `client.publish("orders", '{"id": 7}', content_type="application/json").sequence`
+        Example: `client.import_subject("backup/orders", "orders-again")`
         """
-        return self._thread.run(
-            self._client.publish(
-                subject,
-                data,
-                content_type=content_type,
-                headers=headers,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-                idempotency_key=idempotency_key,
-            )
-        )
+        return self._thread.run(self._client.import_subject(source, subject, progress=progress))
 
-    def publish_file(
-        self,
-        subject: str,
-        path: str | os.PathLike[str],
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        progress: ProgressCallback | None = None,
-        resume: bool = True,
-        concurrency: int = 4,
-    ) -> Receipt:
-        """Publish a file of any size; the same call goes on after an interruption, see `AsyncClient.publish_file`.
+    def delete_message(self, sequence: int, reason: str = "") -> Deletion:
+        """Delete a message for good, with whatever shares its payload; `reason` goes on the record.
 
-        Example: `client.publish_file("videos", "film.mp4")`
+        Example: `client.delete_message(42, "asked for by its owner")`
         """
-        return self._thread.run(
-            self._client.publish_file(
-                subject,
-                path,
-                content_type=content_type,
-                headers=headers,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-                progress=progress,
-                resume=resume,
-                concurrency=concurrency,
-            )
-        )
+        return self._thread.run(self._client.delete_message(sequence, reason))
 
-    def publish_batch(
-        self,
-        subject: str,
-        items: Iterable[AnyItem],
-        *,
-        producer_id: str | None = None,
-        first_seqno: int | None = None,
-        epoch: int | None = None,
-    ) -> list[Result]:
-        """Publish many messages in few calls, see `AsyncClient.publish_batch`.
+    def deletions(self, *, after: str = "", limit: int = 100) -> list[DeletionRecord]:
+        """The record of deletions, oldest first, behind the id `after`."""
+        return self._thread.run(self._client.deletions(after=after, limit=limit))
 
-        Example: `results = client.publish_batch("orders", [b"one", Item(b"two", headers={"n": "2"})])`
-        """
-        return self._thread.run(
-            self._client.publish_batch(subject, items, producer_id=producer_id, first_seqno=first_seqno, epoch=epoch)
-        )
-
-    def buffered(
-        self,
-        subject: str,
-        *,
-        linger: float = 0.01,
-        batch_bytes: int = MIB,
-        max_bytes: int | None = None,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        producer_id: str | None = None,
-    ) -> BufferedPublisher:
-        """A publisher that sends small messages together; see `BufferedPublisher`.
-
-        At most `max_bytes` (8 batches unless given) wait in memory. With `producer_id` it starts a producer
-        session and numbers the messages, so that retries store each exactly once.
-        """
-        limits = BufferLimits(linger, batch_bytes, max_bytes or 8 * batch_bytes)
-        outlet = self._client._outlet(subject, content_type, headers, producer_id)
-        return BufferedPublisher(self._thread, outlet, limits)
-
-    def start_producer(self, subject: str, producer_id: str) -> ProducerSession:
-        """A new session of a named producer: older ones can no longer publish."""
-        return self._thread.run(self._client.start_producer(subject, producer_id))
-
-    # -- uploads
-
-    def receipt(self, upload_id: str, *, wait: float = 0) -> Receipt:
-        """What became of an upload; waits up to `wait` (at most 25) seconds for its commit."""
-        return self._thread.run(self._client.receipt(upload_id, wait=wait))
-
-    def complete(self, upload_id: str) -> Receipt:
-        """Finish an upload whose payload is in the store; the same answer however often it is called."""
-        return self._thread.run(self._client.complete(upload_id))
-
-    def abort(self, upload_id: str) -> Receipt:
-        """Give an upload up; an error `upload_final` when it is committed already."""
-        return self._thread.run(self._client.abort(upload_id))
-
-    # -- read
-
-    def fetch(
-        self,
-        subject: str,
-        *,
-        start: Start = 1,
-        limit: int = 100,
-        partition: int | None = None,
-        inline: bool = False,
-    ) -> Page:
-        """A page of messages from `start` on, see `AsyncClient.fetch`.
-
-        Example: `page = client.fetch("orders", start="first", limit=10)`
-        """
-        return self._thread.run(
-            self._client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
-        )
-
-    def messages(
-        self, subject: str, *, start: Start = 1, partition: int | None = None, inline: bool = False
-    ) -> Iterator[Message]:
-        """Every message from `start` to what is the latest when reading begins.
-
-        Example: `for message in client.messages("orders"): ...`
-        """
-        for page in self._thread.iterate(self._client._pages(subject, start, partition, inline)):
-            yield from page
-
-    def read(
-        self, subject: str, *, start: Start = 1, limit: int | None = None, partition: int | None = None
-    ) -> Iterator[Message]:
-        """As `messages`, with the payloads in `data`, see `AsyncClient.read`.
-
-        Example: `for message in client.read("orders", start=100): handle(message.data)`
-        """
-        for extent in self._thread.iterate(self._client._extents(subject, start, limit, partition)):
-            yield from extent
-
-    def get(self, sequence: int, *, inline: bool = False) -> Message:
-        """One message; an error `not_found` when there is none with this sequence."""
-        return self._thread.run(self._client.get(sequence, inline=inline))
-
-    def payload(self, message: Message | int) -> bytes:
-        """A message's payload in memory, checked; for large ones use `download`."""
-        return self._thread.run(self._client.payload(message))
-
-    def download(
-        self,
-        message: Message | int,
-        target: str | os.PathLike[str] | BinaryIO,
-        *,
-        progress: ProgressCallback | None = None,
-    ) -> Message:
-        """Save a payload to a path or an open binary file, see `AsyncClient.download`.
-
-        Example: `client.download(42, "film.mp4")`
-        """
-        return self._thread.run(self._client.download(message, target, progress=progress))
-
-    def latest(self, subject: str) -> int:
-        """The sequence of the subject's last message; 0 when it has none."""
-        return self._thread.run(self._client.latest(subject))
+    def consistency(self) -> dict[str, object]:
+        """The latest report of `mts fsck`; an error `not_found` when there is none."""
+        return self._thread.run(self._client.consistency())
 
     def reconcile(self) -> dict[str, object]:
         """Have the host look now for uploads whose notification was lost; returns its counters."""

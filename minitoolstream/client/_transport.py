@@ -11,7 +11,8 @@ import msgspec
 
 from minitoolstream.api import schema
 from minitoolstream.client._retry import RetryPolicy
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.checks import fits_a_header
+from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.net.http1 import HttpClient, HttpError, HttpResponse, HttpTimeout
 
 _T = TypeVar("_T")
@@ -30,10 +31,15 @@ _CODE_OF_STATUS = {
 class Transport:
     """Talks to whichever of the hosts answers, and stays with it while it does."""
 
-    def __init__(self, http: HttpClient, urls: Sequence[str], token: str, retry: RetryPolicy) -> None:
+    def __init__(
+        self, http: HttpClient, urls: Sequence[str], token: str, retry: RetryPolicy, waiting: HttpClient | None = None
+    ) -> None:
         if not urls:
             raise MtsError("not_configured", "no address of a host is known")
+        if not fits_a_header(token):
+            raise bad_request("token has a line break or another character that no token can have", field="token")
         self._http = http
+        self._waiting = waiting or http  # long polls hold connections that other calls must not wait for
         self._closed = False
         self.retry = retry
         self.urls = tuple(_checked(url) for url in urls)
@@ -46,10 +52,14 @@ class Transport:
             raise MtsError("closed", "this client is closed")
         return self._http
 
+    def _client(self, waits: bool) -> HttpClient:
+        return self.http if not waits or self._closed else self._waiting
+
     async def close(self) -> None:
         """Requests under way fail; there are no new ones."""
         self._closed = True
         await self._http.close()
+        await self._waiting.close()
 
     async def call(
         self,
@@ -62,10 +72,11 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
         timeout: float | None = None,
+        waits: bool = False,
     ) -> _T:
-        """The decoded answer. `repeatable`: sending it twice has the effect of once."""
+        """The decoded answer. `repeatable`: sending it twice has the effect of once; `waits`: for something to come."""
         response = await self.send(
-            method, path, query=query, body=body, headers=headers, repeatable=repeatable, timeout=timeout
+            method, path, query=query, body=body, headers=headers, repeatable=repeatable, timeout=timeout, waits=waits
         )
         return decode(response, answer)
 
@@ -79,6 +90,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
         timeout: float | None = None,
+        waits: bool = False,
     ) -> HttpResponse:
         """The answer, 2xx; anything else is an MtsError after the retries it deserves."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
@@ -90,7 +102,7 @@ class Transport:
             index = self._current
             pause = 0.0
             try:
-                response = await self.http.request(
+                response = await self._client(waits).request(
                     method,
                     self.urls[index] + target,
                     headers=sent_headers,
@@ -149,7 +161,8 @@ def error_of(response: HttpResponse) -> MtsError:
     wait = response.headers.get("retry-after", "")
     if wait.isdigit():
         details["retry_after"] = int(wait)
-    return MtsError(code, message, details, retryable=response.status in (429, 502, 503, 504))
+    retryable = response.status in (429, 502, 503, 504) and code != "quota_exceeded"  # that one does not pass by itself
+    return MtsError(code, message, details, retryable=retryable)
 
 
 def _checked(url: str) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from minitoolstream.api import schema
+from minitoolstream.domain.checks import check_text
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.domain.upload import Receipt, State
 
-Start = int | Literal["first", "last", "new"]
-"""Where to read from: a sequence (inclusive), or one of these words; `new` is behind the last message."""
+Start = int | Literal["first", "last", "new"] | datetime
+"""Where to read from: a sequence (inclusive), one of these words (`new` is behind the last message), or a time."""
 
 TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
 
@@ -31,6 +33,8 @@ class Item:
     producer_id: str | None = None
     seqno: int | None = None
     epoch: int | None = None
+    group: str | None = None
+    codec: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,11 @@ class Result:
 class Message:
     """A message's place in the order, its metadata, and where its payload is.
 
-    `data` is there when the payload came along (`fetch(inline=True)`, `read`); else `download` gets it.
+    `data` is there when the payload came along (`fetch(inline=True)`, `read`); else `download` gets it. `size` and
+    `sha256` are of what is stored: compressed when there is a `codec`, which `data`, `payload` and `download` undo.
     `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists, its
-    `size` is 0 whatever the payload's is, and `data` never comes along.
+    `size` is 0 whatever the payload's is, and `data` never comes along. `payload_missing`: the payload was lost; asking
+    for it is an error of that name.
 
     Example: `for m in client.fetch("orders").messages: print(m.sequence, m.headers, m.size)`
     """
@@ -80,6 +86,7 @@ class Message:
     range: str | None = None
     data: bytes | None = None
     unverified: bool = False
+    payload_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +113,20 @@ class ProducerSession:
     last_seqno: int
 
 
+def start_word(start: Start) -> int | str:
+    """As it stands in a query."""
+    return f"time:{moment_of(start)}" if isinstance(start, datetime) else start
+
+
+def moment_of(start: datetime) -> str:
+    if start.tzinfo is None:
+        raise bad_request("a time needs a time zone: datetime.now(UTC), not datetime.now()", field="start")
+    return start.isoformat()
+
+
 def to_bytes(data: bytes | bytearray | memoryview | str) -> bytes:
     if isinstance(data, str):
-        return data.encode()
+        return check_text(data, "data").encode()
     if not isinstance(data, bytes | bytearray | memoryview):
         raise bad_request(f"a payload is bytes or str, not {type(data).__name__}", field="data")
     return bytes(data)
@@ -150,6 +168,7 @@ def message_of(answer: schema.Message) -> Message:
         range=answer.range,
         data=_data(answer),
         unverified=answer.unverified,
+        payload_missing=answer.payload_missing,
     )
 
 

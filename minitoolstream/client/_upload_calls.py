@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import msgspec
 from minitoolstream.api import schema
 from minitoolstream.client._transport import Transport, decode
 from minitoolstream.client._types import receipt_of
+from minitoolstream.domain.checks import check_content_type, check_group, check_headers, check_number, check_text
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_WAIT_SECONDS
 from minitoolstream.domain.message import wire_number
@@ -30,6 +32,20 @@ class Announcement:
     producer_id: str | None = None
     seqno: int | None = None
     epoch: int | None = None
+    group: str | None = None
+    codec: str | None = None
+    transaction_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """What cannot be sent is refused here, by its name."""
+        check_content_type(self.content_type)
+        check_headers(self.headers)
+        check_group(self.group)
+        if self.producer_id is not None:
+            check_text(self.producer_id, "producer_id")
+        for field_name in ("seqno", "epoch"):
+            if getattr(self, field_name) is not None:
+                check_number(getattr(self, field_name), field_name)
 
 
 class UploadCalls:
@@ -46,13 +62,17 @@ class UploadCalls:
             producer_id=announced.producer_id,
             seqno=None if announced.seqno is None else wire_number(announced.seqno),
             epoch=announced.epoch,
+            group=announced.group,
+            codec=announced.codec,
         )
-        # Repeatable: a second ticket that nobody uses holds no payload and expires.
+        # Repeatable: a second ticket that nobody uses holds no payload and expires. In a transaction it would hold up
+        # the commit, so there it is the same one.
+        keyed = announced.transaction_id is not None and announced.producer_id is None
         response = await self._transport.send(
             "POST",
             f"/v1/subjects/{check_subject(subject)}/uploads",
-            body=msgspec.json.encode(body),
-            headers=JSON,
+            body=json_in(body, announced.transaction_id),
+            headers={**JSON, "idempotency-key": uuid.uuid4().hex} if keyed else JSON,
         )
         if response.status == 201:
             return decode(response, schema.Ticket)
@@ -86,3 +106,10 @@ class UploadCalls:
         body = schema.PartsRequest(parts=[schema.PartToSign(number, md5) for number, md5 in md5s])
         answer = await self._transport.call("POST", path, schema.Parts, body=msgspec.json.encode(body), headers=JSON)
         return answer.urls
+
+
+def json_in(request: msgspec.Struct, transaction_id: str | None) -> bytes:
+    """A request, in a transaction if there is one."""
+    if transaction_id is None:
+        return msgspec.json.encode(request)
+    return msgspec.json.encode({**msgspec.to_builtins(request), "transaction_id": transaction_id})

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import (
     MAX_CONTENT_TYPE_LENGTH,
+    MAX_GROUP_LENGTH,
     MAX_HEADERS,
     MAX_HEADERS_BYTES,
     MAX_IDEMPOTENCY_KEY_LENGTH,
@@ -17,12 +18,15 @@ from minitoolstream.domain.limits import (
     MAX_SEQUENCE,
 )
 from minitoolstream.domain.pack import FRAME_PREFIX
+from minitoolstream.domain.subject_settings import check_codec
 from minitoolstream.domain.upload import UploadSpec
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CONTENT_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+(\s*;[\x20-\x7e]*)?\Z")
 _VISIBLE = re.compile(r"[\x21-\x7e]+\Z")
-_DIGITS = re.compile(r"[0-9]{1,20}\Z")
+_DIGITS = re.compile(r"[0-9]+\Z")
+_MOST_DIGITS = 20
+_NOT_IN_A_HEADER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def check_number(value: int | str | None, field: str) -> int:
@@ -30,10 +34,28 @@ def check_number(value: int | str | None, field: str) -> int:
     if isinstance(value, str):
         if not _DIGITS.match(value):
             raise bad_request(f"{field} {value[:40]!r} is not a whole number", field=field)
-        value = int(value)
-    if value is None or isinstance(value, bool) or not 0 <= value <= MAX_SEQUENCE:
-        raise bad_request(f"{field} must be between 0 and 2^63-1", field=field)
+        value = int(value) if len(value) <= _MOST_DIGITS else MAX_SEQUENCE + 1
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise bad_request(f"{field} must be a whole number between 0 and 2^63-1", field=field)
+    if value > MAX_SEQUENCE:
+        raise bad_request(f"{field} is too large: the largest number is 2^63-1", field=field)
     return value
+
+
+def check_text(value: object, field: str) -> str:
+    """A text that UTF-8 can carry; callers of the SDK may hand in whatever they like."""
+    if not isinstance(value, str):
+        raise bad_request(f"{field} must be text, not {type(value).__name__}", field=field)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise bad_request(f"{field} is not valid UTF-8", field=field) from None
+    return value
+
+
+def fits_a_header(text: str) -> bool:
+    """Whether an HTTP header can carry it: no line breaks or other controls, nothing that UTF-8 cannot write."""
+    return _NOT_IN_A_HEADER.search(text) is None
 
 
 def check_size(size: int) -> int:
@@ -45,7 +67,7 @@ def check_size(size: int) -> int:
 
 
 def check_content_type(value: str) -> str:
-    if len(value) > MAX_CONTENT_TYPE_LENGTH or not _CONTENT_TYPE.match(value):
+    if len(check_text(value, "content_type")) > MAX_CONTENT_TYPE_LENGTH or not _CONTENT_TYPE.match(value):
         raise bad_request(f"content_type {value[:80]!r} is not a media type such as text/plain", field="content_type")
     return value
 
@@ -68,6 +90,8 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
             total += len(name.encode()) + len(value.encode())
         except UnicodeEncodeError:
             raise bad_request(f"header {name[:40]!r} is not valid UTF-8", field="headers") from None
+        except AttributeError:
+            raise bad_request(f"header {name!r}: names and values are text", field="headers") from None
     if total > MAX_HEADERS_BYTES:
         raise bad_request(f"headers are larger than {MAX_HEADERS_BYTES} bytes together", field="headers")
     return dict(headers)
@@ -81,9 +105,8 @@ def check_producer(
         if seqno is not None or epoch is not None:
             raise bad_request("seqno and epoch need a producer_id", field="producer_id")
         return None, None, None
-    if not 0 < len(producer_id) <= MAX_PRODUCER_ID_LENGTH:
+    if not 0 < len(check_text(producer_id, "producer_id")) <= MAX_PRODUCER_ID_LENGTH:
         raise bad_request(f"producer_id must have 1 to {MAX_PRODUCER_ID_LENGTH} characters", field="producer_id")
-    _check_utf8(producer_id, "producer_id")
     if seqno is None:
         raise bad_request("a producer_id needs a seqno", field="seqno")
     if epoch is not None:
@@ -91,19 +114,18 @@ def check_producer(
     return producer_id, check_number(seqno, "seqno"), epoch
 
 
-def _check_utf8(value: str, field: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise bad_request(f"{field} is not valid UTF-8", field=field) from None
+def check_group(group: str | None) -> str | None:
+    """What keeps messages together: those of a group share a partition."""
+    if group is None:
+        return None
+    if not 0 < len(check_text(group, "group")) <= MAX_GROUP_LENGTH:
+        raise bad_request(f"group must have 1 to {MAX_GROUP_LENGTH} characters", field="group")
+    return group
 
 
-def check_idempotency_key(key: str) -> str:
-    if len(key) > MAX_IDEMPOTENCY_KEY_LENGTH or not _VISIBLE.match(key):
-        raise bad_request(
-            f"Idempotency-Key must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} visible ASCII characters",
-            field="Idempotency-Key",
-        )
+def check_idempotency_key(key: str, field: str = "Idempotency-Key") -> str:
+    if len(check_text(key, field)) > MAX_IDEMPOTENCY_KEY_LENGTH or not _VISIBLE.match(key):
+        raise bad_request(f"{field} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} visible ASCII characters", field=field)
     return key
 
 
@@ -132,4 +154,7 @@ def check_upload(spec: UploadSpec, sizes: list[int] | None, seqno: int | str | N
         seqno=number,
         epoch=epoch,
         sizes=check_pack_sizes(spec.size, sizes),
+        group=check_group(spec.group),
+        codec=check_codec(spec.codec),
+        transaction_id=spec.transaction_id,
     )

@@ -31,7 +31,7 @@ class MtsError(Exception):
         return f"MtsError({self.code!r}, {self.message!r})"
 
 
-RETRYABLE = frozenset({"unavailable", "timeout", "overloaded"})
+RETRYABLE = frozenset({"unavailable", "timeout", "overloaded", "rate_limited"})
 
 
 def bad_request(message: str, **details: Any) -> MtsError:

@@ -22,7 +22,8 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
     """`count` consecutive messages in one object, as the metadata store keeps them.
 
     `sequence` and `offset` are those of the last message. `byte_from` is None for a whole, unframed object.
-    `own` lists (index, headers, content_type) of messages that differ from what the extent shares.
+    `own` lists (index, headers, content_type) of messages that differ from what the extent shares. `missing`: its
+    payload is not in the bucket.
     """
 
     sequence: int
@@ -41,6 +42,7 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
     sha256: str | None = None
     codec: str | None = None
     unverified: bool | None = None
+    missing: bool | None = None
 
     @property
     def byte_range(self) -> tuple[int, int] | None:
@@ -51,7 +53,8 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, omit_defaults=True):
-    """A message's place and metadata, and a URL for its payload; with `range`, send it as the Range header."""
+    """A message's place and metadata, and a URL for its payload; with `range`, send it as the Range header. With
+    `payload_missing` there is no URL: the payload is not in the object store."""
 
     sequence: int | str
     subject: str
@@ -69,6 +72,8 @@ class Message(msgspec.Struct, omit_defaults=True):
     data: str | None = None
     encoding: str | None = None
     unverified: bool = False
+    deliveries: int = 0  # how often a leased message was handed out
+    payload_missing: bool = False
 
 
 class Placed(NamedTuple):
@@ -105,6 +110,7 @@ def messages_of(extent: Extent) -> Iterator[Placed]:
             extent.codec,
             extent.sha256 if byte is None else None,  # of a pack it is the whole object's
             unverified=bool(extent.unverified),
+            payload_missing=bool(extent.missing),
         )
         if byte is None:
             yield Placed(message, None)

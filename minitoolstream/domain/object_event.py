@@ -41,7 +41,7 @@ class Delivery:
 
 def read_event(event: Any) -> list[Delivery]:
     """Never raises: what cannot be read comes back as `Rejected`, with a reason for the operator."""
-    if not isinstance(event, Mapping):
+    if not isinstance(event, dict):
         return [Delivery([Rejected("", "malformed_event")])]
     records = event.get("Records")
     if event.get("Event") == "s3:TestEvent":

@@ -26,7 +26,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UploadSpec:
-    """One payload a producer announces. Checked by `domain.checks` before it gets here."""
+    """One payload a producer announces. Checked by `domain.checks` before it gets here. In a transaction, an
+    announcement sent again with the same `key` is the same upload."""
 
     size: int
     content_type: str
@@ -37,6 +38,10 @@ class UploadSpec:
     epoch: int | None = None
     sizes: tuple[int, ...] | None = None
     part_size: int | None = None
+    group: str | None = None
+    codec: str | None = None
+    transaction_id: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class Upload:
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What became of an upload. `sequence` is there exactly when it is committed."""
+    """What became of an upload. `sequence` is there exactly when it is committed; one that is stored waits for an
+    earlier upload of its producer, or for its transaction."""
 
     state: State
     upload_id: str | None = None
@@ -71,6 +77,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     duplicate: bool = False
     waits_for: str | None = None
     reason: str | None = None
+    transaction_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,21 @@ from collections.abc import Mapping, Sequence
 
 from minitoolstream.api.app import Response
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.host.incoming import Headers
 
-RawHeaders = list[tuple[bytes, bytes]]
 _REQUEST_HEADERS = frozenset(
-    {"accept", "authorization", "content-type", "idempotency-key", "if-none-match", "x-request-id"}
+    {
+        "accept",
+        "authorization",
+        "content-type",
+        "idempotency-key",
+        "if-none-match",
+        "last-event-id",
+        "x-request-id",
+    }
 )
 _OUR_HEADER = re.compile(r"x-mts-[a-z0-9!#$%&'*+.^_`|~-]+")
-_EXPOSED = b"x-request-id, retry-after"
+_EXPOSED = "x-request-id, retry-after"
 
 
 class Cors:
@@ -22,18 +30,14 @@ class Cors:
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
-        self._vary: RawHeaders = [(b"vary", b"origin")] if self._origins and not self._any else []
+        self._vary: Headers = [("vary", "origin")] if self._origins and not self._any else []
 
-    def headers_for(self, origin: str | None) -> RawHeaders:
+    def headers_for(self, origin: str | None) -> Headers:
         """What every answer carries, errors too: without them a page could not even read why it failed."""
         if origin is None or not (self._any or origin in self._origins):
             return self._vary
-        allowed = b"*" if self._any else origin.encode("latin-1")
-        return [
-            (b"access-control-allow-origin", allowed),
-            (b"access-control-expose-headers", _EXPOSED),
-            *self._vary,
-        ]
+        allowed = "*" if self._any else origin
+        return [("access-control-allow-origin", allowed), ("access-control-expose-headers", _EXPOSED), *self._vary]
 
     def preflight(self, headers: Mapping[str, str]) -> Response:
         """The answer to a browser's question; the origin's own header comes from `headers_for`."""

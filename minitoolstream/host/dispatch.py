@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from minitoolstream.api.app import Request, Response, Route
@@ -12,9 +12,10 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 from minitoolstream.host.cors import Cors
-from minitoolstream.host.exchange import BodyBudget, DisconnectedError, Exchange
+from minitoolstream.host.exchange import BodyBudget, Exchange
 from minitoolstream.host.metrics import EGRESS, HOST, INGRESS
 from minitoolstream.host.router import Endpoint, Guard, Router, parse_query
+from minitoolstream.host.streaming import DisconnectedError
 from minitoolstream.request_id import request_id
 
 BODY_LIMIT = 1 * MIB
@@ -30,7 +31,7 @@ def api_endpoint(function: str, route: Route, guard: Guard, settings: Settings) 
     for ending, setting in _PAYLOAD_LIMITS.items():
         if route.method == "POST" and route.path.endswith(ending):
             return Endpoint(route, guard, settings[setting], side, _name(route), payload=True)
-    return Endpoint(route, guard, BODY_LIMIT if route.method == "POST" else 0, side, _name(route))
+    return Endpoint(route, guard, BODY_LIMIT if route.method in {"POST", "PUT"} else 0, side, _name(route))
 
 
 def own_endpoint(route: Route, guard: Guard | None = None, side: str = HOST) -> Endpoint:
@@ -45,16 +46,14 @@ def _name(route: Route) -> str:
 class Dispatcher:
     """Answers exchanges; never raises but for a client that is gone."""
 
-    def __init__(self, router: Router, cors: Cors, new_id: Callable[[], str]) -> None:
+    def __init__(self, router: Router, cors: Cors) -> None:
         self._router = router
         self._cors = cors
-        self._new_id = new_id
         self.core: Any = None
         self._bodies = BodyBudget(BODIES_AT_ONCE)
 
     async def answer(self, exchange: Exchange) -> Response:
         try:
-            exchange.read_headers(self._new_id)
             request_id.set(exchange.request_id)
             return await self._run(exchange)
         except MtsError as error:
@@ -81,7 +80,7 @@ class Dispatcher:
         endpoint, params = self._router.find(exchange.method, exchange.path)
         exchange.endpoint = endpoint
         principal = endpoint.guard.principal_of(headers) if endpoint.guard else None
-        query = parse_query(exchange.scope["query_string"], endpoint.query)
+        query = parse_query(exchange.query, endpoint.query)
         try:
             return await self._handle(exchange, endpoint, params, query, principal)
         finally:
@@ -96,7 +95,7 @@ class Dispatcher:
         principal: str | None,
     ) -> Response:
         body = await exchange.read_body(endpoint, self._bodies)
-        return await endpoint.route.handler(
+        running = endpoint.route.handler(
             Request(
                 exchange.method,
                 exchange.path,
@@ -107,5 +106,7 @@ class Dispatcher:
                 exchange.request_id,
                 self.core,
                 principal,
+                may_stream=True,
             )
         )
+        return await (exchange.until_left(running) if endpoint.route.waits else running)

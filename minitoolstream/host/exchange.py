@@ -7,27 +7,19 @@ import itertools
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from minitoolstream.api.app import Response
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.host.incoming import Headers, Incoming
 from minitoolstream.host.router import Endpoint
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-RawHeaders = list[tuple[bytes, bytes]]
+from minitoolstream.host.streaming import DisconnectedError, send_stream, until_left
 
 BODY_SILENCE = 20.0
 LINGER_ABOVE = 64 * 1024
 LINGER_SECONDS = 2.0
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-class DisconnectedError(Exception):
-    """The client went away before its request was complete."""
 
 
 class BodyBudget:
@@ -49,7 +41,7 @@ class Exchange:
     """What is known about a request before and after its route is found."""
 
     __slots__ = (
-        "_receive",
+        "_incoming",
         "body_bytes",
         "body_read",
         "endpoint",
@@ -57,38 +49,22 @@ class Exchange:
         "headers",
         "method",
         "path",
+        "query",
         "request_id",
-        "scope",
     )
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.scope = scope
-        self._receive = receive
-        self.method: str = scope["method"]
-        # As it came: a decoded path cannot tell `/` from `%2F`.
-        self.path: str = scope["raw_path"].decode("latin-1")
-        self.headers: dict[str, str] = {}
-        self.request_id = ""
+    def __init__(self, incoming: Incoming, new_id: Callable[[], str]) -> None:
+        self._incoming = incoming
+        self.method = incoming.method
+        self.path = incoming.path
+        self.query = incoming.query
+        self.headers = incoming.headers
+        given = self.headers.get("x-request-id")
+        self.request_id = given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
         self.body_read = False
         self.body_bytes = 0
         self.endpoint: Endpoint | None = None
         self.error: MtsError | None = None
-
-    def read_headers(self, new_id: Callable[[], str]) -> None:
-        """Values as HTTP has them, Latin-1; routes that expect UTF-8 in one say so themselves."""
-        raw: RawHeaders = self.scope["headers"]
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
-        if len(self.headers) != len(raw):
-            self._join_repeated(raw)
-        given = self.headers.get("x-request-id")
-        self.request_id = given if given is not None and _REQUEST_ID.fullmatch(given) else new_id()
-
-    def _join_repeated(self, raw: RawHeaders) -> None:
-        joined: dict[str, str] = {}
-        for name, value in raw:
-            key, text = name.decode("latin-1"), value.decode("latin-1")
-            joined[key] = f"{joined[key]}, {text}" if key in joined else text
-        self.headers = joined
 
     async def read_body(self, endpoint: Endpoint, budget: BodyBudget) -> bytes:
         """The whole body, or `too_large` as soon as it is known to pass the limit."""
@@ -98,12 +74,13 @@ class Exchange:
                 return b""
         elif int(declared) > endpoint.limit:
             raise endpoint.too_large()
+        whole = self._incoming.whole_body()
+        if whole is not None:
+            return self._take(whole, endpoint, budget)
         chunks: list[bytes] = []
         more = True
         while more:
-            message = await self._next_chunk()
-            chunk = message.get("body", b"")
-            more = message.get("more_body", False)
+            chunk, more = await self._next_chunk()
             budget.take(len(chunk))
             self.body_bytes += len(chunk)
             if self.body_bytes > endpoint.limit:
@@ -113,37 +90,46 @@ class Exchange:
         self.body_read = True
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    async def _next_chunk(self) -> Any:
+    def _take(self, body: bytes, endpoint: Endpoint, budget: BodyBudget) -> bytes:
+        """A body that is there already: nothing to wait for."""
+        budget.take(len(body))
+        self.body_bytes = len(body)
+        self.body_read = True
+        if len(body) > endpoint.limit:
+            raise endpoint.too_large()
+        return body
+
+    async def _next_chunk(self) -> tuple[bytes, bool]:
         try:
             async with asyncio.timeout(BODY_SILENCE):
-                message = await self._receive()
+                return await self._incoming.receive()
         except TimeoutError:
             raise MtsError("request_timeout", f"nothing of the body came for {BODY_SILENCE:g} s") from None
-        if message["type"] == "http.disconnect":
-            raise DisconnectedError
-        return message
 
-    async def respond(self, response: Response, more: RawHeaders, send: Send) -> None:
-        body = response.body
-        headers: RawHeaders = [
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", self.request_id.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            *more,
-        ]
-        for name, value in response.headers.items():
-            headers.append((name.encode(), value.encode()))
+    async def until_left(self, work: Awaitable[Response]) -> Response:
+        """The answer of a route that may take long; DisconnectedError when the client does not wait for it."""
+        return await until_left(work, self._incoming.left)
+
+    async def respond(self, response: Response, more: Headers) -> None:
+        headers = [("x-request-id", self.request_id), ("x-content-type-options", "nosniff"), *more]
+        headers += response.headers.items()
         if "cache-control" not in response.headers:
             # Answers carry presigned URLs: whoever holds one may use it.
-            headers.append((b"cache-control", b"no-store"))
+            headers.append(("cache-control", "no-store"))
+        if response.stream is not None:
+            await self._stream(response, headers)
+            return
         linger = not self.body_read and self._has_much_to_say()
-        if linger:
-            headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": linger})
+        self._incoming.answer(response.status, headers, response.body, last=linger)
         if linger:
             await self._linger()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream(self, response: Response, headers: Headers) -> None:
+        assert response.stream is not None
+        self._incoming.begin(response.status, headers)
+        with suppress(DisconnectedError):
+            await send_stream(response.stream, self._incoming.write, self._incoming.left)
+            self._incoming.end()
 
     def _has_much_to_say(self) -> bool:
         """A body was announced that nobody will read, and the server should not swallow it all."""
@@ -154,14 +140,10 @@ class Exchange:
 
     async def _linger(self) -> None:
         """Closing at once would reset the connection, and many clients would never see the answer."""
-        try:
+        with suppress(TimeoutError, DisconnectedError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect" or not message.get("more_body"):
-                        return
-        except TimeoutError:
-            return
+                while (await self._incoming.receive())[1]:
+                    pass
 
 
 def request_ids() -> Callable[[], str]:

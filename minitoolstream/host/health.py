@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
 
 from minitoolstream.api.app import Request, Response, answer
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.services.core import Core
 
 CHECK_SECONDS = 2.0
 
@@ -19,20 +19,22 @@ async def healthz(_request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """200 when a publish would work now; else 503 with the part that is down."""
-    core: Any = request.core
+    core: Core = request.core
     if core.draining.is_set():
         response = answer({"status": "stopping", "parts": {}}, 503)
     else:
         states = await asyncio.gather(_state(core.metadata.check()), _state(core.payloads.check()))
         parts = dict(zip(("tarantool", "object_store"), states, strict=True))
         ready = all(state == "ok" for state in states)
+        if ready and (problem := await _state(core.ceiling.keep())) != "ok":
+            parts["sequences"], ready = problem, False
         response = answer({"status": "ok" if ready else "unavailable", "parts": parts}, 200 if ready else 503)
     if response.status == 503:
         response.headers["retry-after"] = "1"
     return response
 
 
-async def _state(check: Awaitable[None]) -> str:
+async def _state(check: Awaitable[object]) -> str:
     try:
         await asyncio.wait_for(check, CHECK_SECONDS)
     except TimeoutError:

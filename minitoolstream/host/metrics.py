@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from time import time
 from typing import Any
 
 import msgspec
@@ -26,6 +27,11 @@ SIDES = {
     WEBHOOK: "events of the object store",
     HOST: "everything else: health, metrics, pages, administration",
 }
+GAUGES = {
+    "missing_payload_rows": "rows whose payload is missing in the object store",
+    "journal_behind": "sequences that the journal in the bucket does not hold yet",
+    "journal_behind_seconds": "age of the first of them",
+}
 _PARTS = {"tarantool": "calls to Tarantool", "minio": "requests to the object store"}
 
 Labels = tuple[str, ...]
@@ -41,6 +47,10 @@ class Snapshot(msgspec.Struct, array_like=True):
     committed: int = 0
     delivered: int = 0
     connections: int = 0
+    streams: int = 0
+    expired: int = 0
+    deleted: int = 0
+    gauges: dict[str, tuple[float, float]] = {}
 
     def add(self, other: Snapshot) -> None:
         _add(self.requests, other.requests)
@@ -52,6 +62,11 @@ class Snapshot(msgspec.Struct, array_like=True):
         self.committed += other.committed
         self.delivered += other.delivered
         self.connections += other.connections
+        self.streams += other.streams
+        self.expired += other.expired
+        self.deleted += other.deleted
+        for name, measured in other.gauges.items():
+            self.gauges[name] = max(measured, self.gauges.get(name, measured))  # the newest
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -65,6 +80,7 @@ class Metrics:
         self._board = board
         self._slot = slot
         self.connections = connections
+        self.streams = 0
         content = board.read(slot)
         self._now = _decode(content) if content else Snapshot()
 
@@ -94,26 +110,37 @@ class Metrics:
     def delivered(self, count: int) -> None:
         self._now.delivered += count
 
+    def expired(self, count: int) -> None:
+        self._now.expired += count
+
+    def deleted(self, count: int) -> None:
+        self._now.deleted += count
+
+    def gauge(self, name: str, value: float) -> None:
+        self._now.gauges[name] = (time(), value)
+
     def publish(self) -> None:
         """Show the other workers what was counted."""
         self._now.connections = self.connections()
+        self._now.streams = self.streams
         self._board.write(self._slot, _encode(self._now))
 
-    def render(self) -> bytes:
-        """The text of a scrape, over all workers."""
+    def render(self, more: Iterable[Metric] = ()) -> bytes:
+        """The text of a scrape, over all workers; `more` is what others know."""
         self.publish()
         total = Snapshot()
         for slot in range(self._board.slots):
             if content := self._board.read(slot):
                 total.add(_decode(content))
-        return generate_latest(_Families(total))
+        return generate_latest(_Families(total, more))
 
 
 class _Families(Collector):
     """A snapshot in the words of prometheus_client."""
 
-    def __init__(self, total: Snapshot) -> None:
+    def __init__(self, total: Snapshot, more: Iterable[Metric]) -> None:
         self._total = total
+        self._more = more
 
     def collect(self) -> Iterator[Metric]:
         total = self._total
@@ -137,6 +164,16 @@ class _Families(Collector):
         yield _counter("minitoolstream_egress_messages_delivered", about, (), [((), total.delivered)])
         about = "open connections of clients"
         yield GaugeMetricFamily("minitoolstream_ingress_active_connections", about, value=total.connections)
+        for name, about in GAUGES.items():
+            if name in total.gauges:
+                yield GaugeMetricFamily(f"minitoolstream_{name}", about, value=total.gauges[name][1])
+        about = "open streams of events"
+        yield GaugeMetricFamily("minitoolstream_egress_open_streams", about, value=total.streams)
+        about = "messages that had their time and went"
+        yield _counter("minitoolstream_expired_messages", about, (), [((), total.expired)])
+        about = "objects deleted from the bucket"
+        yield _counter("minitoolstream_deleted_objects", about, (), [((), total.deleted)])
+        yield from self._more
 
 
 def _requests(side: str, about: str, counts: dict[tuple[str, str, int], int]) -> Metric:

@@ -15,13 +15,15 @@ from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host import logs
-from minitoolstream.host.asgi import Wiring
+from minitoolstream.host.app import Wiring
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions, load_functions
 from minitoolstream.host.supervisor import Supervisor
 from minitoolstream.host.worker import BACKLOG, Worker
 from minitoolstream.net.addresses import is_loopback
-from minitoolstream.services.reconcile_uploads import reconcile
+from minitoolstream.services.jobs import JOBS
+from minitoolstream.services.settle_in import settle_in
+from minitoolstream.services.write_journal import write_journal
 
 DRAIN_SECONDS = 25.0
 _WORKER_DRAIN_SECONDS = DRAIN_SECONDS - 3
@@ -43,7 +45,7 @@ def serve(settings: Settings, functions: Functions | None = None, wiring: Wiring
     logs.configure(settings)
     _check_tokens(settings)
     functions = functions or load_functions()
-    wiring = wiring or Wiring(open_core, reconcile)
+    wiring = wiring or Wiring(open_core, JOBS, settle_in, write_journal)
     listener = _listen(settings["server.host"], settings["server.port"])
     _raise_open_files()
     host, port = listener.getsockname()[:2]

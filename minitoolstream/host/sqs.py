@@ -12,6 +12,7 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host.functions import EventHandler
 from minitoolstream.host.webhook import read_event_body
+from minitoolstream.services.core import Core
 
 WAIT_SECONDS = 2
 """A stopping host waits for the poll in flight, so it is short; a poll costs next to nothing."""
@@ -41,7 +42,7 @@ def open_queue(settings: Settings) -> Any:
 class Poller:
     """Polls until it is cancelled. A message is deleted when it was handled, or never can be."""
 
-    def __init__(self, queue: Any, queue_url: str, core: Any, handle_event: EventHandler) -> None:
+    def __init__(self, queue: Any, queue_url: str, core: Core, handle_event: EventHandler) -> None:
         self._queue = queue
         self._url = queue_url
         self._core = core

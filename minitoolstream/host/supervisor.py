@@ -1,7 +1,7 @@
 """Keeps a number of worker processes alive, and ends them in order.
 
-uvicorn's own supervisor has no deadline for a worker that does not end, leaves its workers behind when it is
-killed, and starts each by a fresh import. These are forked: ready in milliseconds, their code shared.
+They are forked: ready in milliseconds, their code shared. None outlives this process, and one that does not end in time
+is killed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
 
-STARTUP_FAILURE = 3
-"""uvicorn's exit code when the application did not start: it would not the next time either."""
+from minitoolstream.host.worker import STARTUP_FAILURE
+
 _STABLE_SECONDS = 5.0
 _MAX_PAUSE = 5.0
 _fork = multiprocessing.get_context("fork")

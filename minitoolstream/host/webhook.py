@@ -24,34 +24,39 @@ class Webhook:
     def __init__(self, handle_event: EventHandler, answer_within: float = ANSWER_WITHIN) -> None:
         self._handle_event = handle_event
         self._answer_within = answer_within
-        self._running: set[asyncio.Task[dict[str, Any]]] = set()
+        self._deferred: set[asyncio.Task[dict[str, Any]]] = set()
 
     async def object_created(self, request: Request) -> Response:
         """200 for every event that will never get better by being sent again, the bad ones too."""
-        task = asyncio.ensure_future(
-            self._handle_event(request.core, read_event_body(request.body), request.request_id)
-        )
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        done, _ = await asyncio.wait((task,), timeout=self._answer_within)
-        if not done:
-            task.add_done_callback(_log_late_failure)
-            return answer({"deferred": True})
+        event = read_event_body(request.body)
+        limit = asyncio.timeout(self._answer_within)
         try:
-            return answer(task.result())
+            async with limit:
+                return answer(await self._handle_event(request.core, event, request.request_id))
         except MtsError as error:
             if error.retryable:
                 log.warning("an event waits for the reconciler: %s", error.message)
                 return error_response(error)
             return self._reject(request, error.code)
         except Exception:
+            if limit.expired():
+                self._defer(request, event)
+                return answer({"deferred": True})
             log.exception("an event failed")
             return self._reject(request, "internal")
 
+    def _defer(self, request: Request, event: Any) -> None:
+        """Begin again behind the answer: an event may come twice anyway, and a task for each would cost the many
+        that are in time."""
+        task = asyncio.ensure_future(self._handle_event(request.core, event, request.request_id))
+        self._deferred.add(task)
+        task.add_done_callback(self._deferred.discard)
+        task.add_done_callback(_log_late_failure)
+
     async def finish(self, seconds: float) -> None:
         """Wait for what still runs behind its answer."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=seconds)
+        if self._deferred:
+            await asyncio.wait(self._deferred, timeout=seconds)
 
     def _reject(self, request: Request, reason: str) -> Response:
         request.core.metrics.rejected(reason)

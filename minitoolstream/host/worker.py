@@ -1,27 +1,32 @@
-"""One worker process: uvicorn with our application, told by its parent when to stop."""
+"""One worker process: accepts connections and serves them, told by its parent when to stop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import ctypes
 import gc
+import logging
 import signal
 import socket
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
 
-import uvicorn
+import uvloop
 
 from minitoolstream.config import Settings
-from minitoolstream.host.asgi import Host, Wiring
+from minitoolstream.domain.limits import MIB
+from minitoolstream.host.app import Host, Wiring
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions
+from minitoolstream.host.http import HttpConnection
 from minitoolstream.host.metrics import Metrics
-from minitoolstream.host.protocol import BoundedHttp
 
-KEEP_ALIVE_SECONDS = 75
-"""The object store keeps its webhook connections for 15 s; who closes first must be the client."""
 BACKLOG = 2048
+STARTUP_FAILURE = 3
+"""The exit code of a worker that cannot start: it could not the next time either."""
+_LOOK_AGAIN = 0.05
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+log = logging.getLogger("mts.host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,65 +44,54 @@ class Worker:
         """Serve until SIGTERM, or until `parent`, the read end of a pipe, says that the parent is gone."""
         metrics = Metrics(self.board, slot)
         host = Host(self.settings, self.functions, metrics, self.wiring)
-        server = _Server(_config(host, self.drain_seconds), host, parent)
-        metrics.connections = lambda: len(server.server_state.connections)
         # What is loaded by now stays for ever, and a request leaves almost no cycles: collect rarely, and only
         # what came later.
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 50)
-        server.run([self.listener])
+        _keep_freed_memory()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(host, metrics, parent))
 
-
-def _config(host: Host, drain_seconds: float) -> uvicorn.Config:
-    return uvicorn.Config(
-        host,
-        loop="uvloop",
-        http=BoundedHttp,
-        ws="none",
-        lifespan="on",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(drain_seconds),
-    )
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, host: Host, parent: int) -> None:
-        super().__init__(config)
-        self._host = host
-        self._parent = parent
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise the signal again at the end, and the exit code would not be 0."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop)
+    async def _serve(self, host: Host, metrics: Metrics, parent: int) -> None:
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
         # Ctrl-C reaches the whole group; the parent decides what it means.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        loop.add_reader(self._parent, self._stop)
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        closing = asyncio.create_task(self._close_connections())
+        loop.add_reader(parent, stopping.set)
         try:
-            await super().shutdown(sockets)
-        finally:
-            closing.cancel()
+            await host.start()
+        except Exception:
+            log.exception("the worker cannot start")
+            sys.exit(STARTUP_FAILURE)
+        connections: set[HttpConnection] = set()
+        metrics.connections = lambda: len(connections)
+        accepting = await loop.create_server(
+            lambda: HttpConnection(host.serve, connections), sock=self.listener, backlog=BACKLOG
+        )
+        await stopping.wait()
+        loop.remove_reader(parent)
+        host.drain()
+        accepting.close()
+        await _finish(connections, self.drain_seconds)
+        await host.stop()
 
-    async def _close_connections(self) -> None:
-        """uvicorn looks once: a connection accepted a moment before would then hold up the end."""
-        while True:
-            for connection in list(self.server_state.connections):
-                connection.shutdown()
-            await asyncio.sleep(0.1)
 
-    def _stop(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._parent)
-        self.should_exit = True
-        self._host.drain()
+async def _finish(connections: set[HttpConnection], seconds: float) -> None:
+    """Close what is idle, again and again: one may have been accepted a moment before. What runs may end."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while connections and asyncio.get_running_loop().time() < deadline:
+        for connection in list(connections):
+            connection.finish()
+        await asyncio.sleep(_LOOK_AGAIN)
+    for connection in list(connections):
+        connection.abort()
+
+
+def _keep_freed_memory() -> None:
+    """Bodies and packs come and go by the megabyte: giving each back to the system and taking it again costs a batch
+    hundreds of page faults. Where the C library has no such knob, nothing is lost."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 * MIB)
+        mallopt(_M_TRIM_THRESHOLD, 64 * MIB)

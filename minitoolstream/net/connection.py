@@ -129,14 +129,20 @@ class Connection(asyncio.Protocol):
     # -- sending
 
     async def _send(self, head: bytes, body: Body, size: int) -> None:
-        self._keep_spare()
-        self._transport.write(head)
         if isinstance(body, AsyncIterable):
+            self._keep_spare()
+            self._transport.write(head)
             await self._send_stream(body, size)
             return
-        for block in _blocks([body] if isinstance(body, bytes) else body):
-            if not await self._write(block):
-                return
+        blocks = _blocks([body] if isinstance(body, bytes) else body)
+        first = next(blocks, b"")
+        self._transport.writelines((head, first))
+        if len(first) < size or self._transport.get_write_buffer_size():
+            self._keep_spare()
+            await self._drain()
+            for block in blocks:
+                if not await self._write(block):
+                    return
         self._sent_all = True
 
     async def _send_stream(self, body: AsyncIterable[bytes], size: int) -> None:
@@ -161,9 +167,12 @@ class Connection(asyncio.Protocol):
         if self.closed or self.status >= 300:
             return False
         self._transport.write(block)
+        await self._drain()
+        return True
+
+    async def _drain(self) -> None:
         while self._paused_writing and not self.closed and self.status < 300:
             await self._wait()
-        return True
 
     def _keep_spare(self) -> None:
         """A failing write makes the transport drop what the peer said before it closed; a duplicate of

@@ -8,14 +8,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from minitoolstream.config import Settings
-from minitoolstream.ports import MetadataStore, Metrics, PayloadStore, Signer
+from minitoolstream.ports import (
+    AuditStore,
+    BucketStore,
+    DeletionStore,
+    DeliveryStore,
+    JournalStore,
+    MetadataStore,
+    Metrics,
+    PayloadStore,
+    RestoreStore,
+    RetentionStore,
+    Signer,
+    SubjectStore,
+    TransactionStore,
+)
+from minitoolstream.services.share_work import SingleFlight, Turns
 
 if TYPE_CHECKING:
     from minitoolstream.services.commit_uploads import Committer
+    from minitoolstream.services.lane_cache import LaneCache
     from minitoolstream.services.publish_inline import Packer
+    from minitoolstream.services.raise_ceiling import Ceiling
     from minitoolstream.services.watch_changes import Watcher
 
 _MEASURE_EVERY = 60.0
+_KEEP_PAGES = 0.5  # as long as it takes to wake some thousand readers
 
 
 class ServerClock:
@@ -42,17 +60,31 @@ def _steady_ms() -> int:
 class Core:
     settings: Settings
     metadata: MetadataStore
+    deliveries: DeliveryStore
+    subjects: SubjectStore
+    transactions: TransactionStore
+    retention: RetentionStore
+    bucket: BucketStore
+    journal: JournalStore
+    restores: RestoreStore
+    deletions: DeletionStore
+    audit: AuditStore
     payloads: PayloadStore
     signer: Signer
     metrics: Metrics
     clock: ServerClock
     committer: Committer
     packer: Packer
+    lanes: LaneCache
     watcher: Watcher
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    ceiling: Ceiling
+    draining: asyncio.Event
+    flights: SingleFlight = field(default_factory=lambda: SingleFlight(_KEEP_PAGES))
+    turns: Turns = field(default_factory=Turns)
 
     async def close(self) -> None:
         await self.packer.close()
+        await self.lanes.close()
         await self.watcher.close()
         await self.metadata.close()
         await self.payloads.close()

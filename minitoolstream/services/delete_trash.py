@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.services.compare_clocks import clocks_agree
 from minitoolstream.services.core import Core
+from minitoolstream.services.pace import Pace
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = 500
+_AT_ONCE = 200
+_FAR_BEHIND = 600  # seconds that the oldest has been due
 _TRY_AGAIN_AFTER = 60
 
 
-async def delete_trash(core: Core) -> int:
-    """Empty the trash of what is due. Returns how many objects are gone."""
+def _never() -> bool:
+    return False
+
+
+async def delete_trash(core: Core, is_over: Callable[[], bool] = _never) -> int:
+    """Empty the trash of what is due, until `is_over`. Returns how many objects are gone. What is due, is so by the
+    clock: nothing goes while the clocks differ."""
     deleted = 0
-    while due := await core.metadata.trash_due(_AT_ONCE):
-        deleted += await _delete_some(core, due)
+    pace = Pace()
+    while not is_over():
+        due = await core.metadata.trash_due(_AT_ONCE)
+        if not due or not await clocks_agree(core):
+            break
+        gone = await _delete_some(core, due)
+        core.metrics.deleted(gone)
+        deleted += gone
+        if not await _is_far_behind(core):
+            await pace.rest()
     return deleted
+
+
+async def _is_far_behind(core: Core) -> bool:
+    """What is published faster than it can be deleted in half of the time must not pile up."""
+    found = await core.retention.status()
+    return found.trash_due_at is not None and found.time - found.trash_due_at > _FAR_BEHIND
 
 
 async def _delete_some(core: Core, objects: Sequence[tuple[str, bool]]) -> int:

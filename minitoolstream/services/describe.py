@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from minitoolstream.domain.message import wire_number
@@ -13,11 +14,17 @@ async def latest_sequence(core: Core, subject: str) -> int:
     return await core.metadata.latest_sequence(subject)
 
 
-async def list_subjects(core: Core, after: str, limit: int) -> list[dict[str, Any]]:
-    """Subjects with their counters, in the order of their names."""
-    return await core.metadata.subjects(after, limit)
-
-
 async def describe_status(core: Core) -> dict[str, Any]:
     status = await core.metadata.status()
-    return {**status, "watermark": wire_number(status["watermark"])}
+    return {
+        **status,
+        "watermark": wire_number(status["watermark"]),
+        "retention": await core.retention.status(),
+        "journal": await describe_journal(core),
+        "recovery": (await core.journal.position()).recovery,
+    }
+
+
+async def describe_journal(core: Core) -> dict[str, Any]:
+    lag = await core.journal.journal_lag()
+    return {**asdict(lag), "upto": wire_number(lag.upto)}

@@ -6,13 +6,14 @@ import asyncio
 import base64
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from minitoolstream.domain.consumer import AtTime, Filter, Start
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.limits import KIB, MAX_SEQUENCE, MIB
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Extent, Message, Placed, messages_of, wire_number
 from minitoolstream.domain.pack import read_frames
-from minitoolstream.ports import GetRequest
+from minitoolstream.ports import ExtentPage, GetRequest
 from minitoolstream.services.core import Core
 
 _log = logging.getLogger(__name__)
@@ -22,10 +23,33 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """What a reader asks for. Those with equal selections get the same pages.
+
+    `whole`: extents, with one URL for a whole pack. `inline`: small payloads come along as base64.
+    """
+
+    subject: str
+    limit: int
+    partition: int | None = None
+    conditions: Filter = ()
+    whole: bool = False
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MessagePage:
+    """`more`: the end is not reached. `forms` holds encodings that readers of the same page share."""
+
     messages: list[Message]
     next_sequence: int
     latest_sequence: int
+    more: bool = False
+    forms: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +60,28 @@ class SignedExtent:
 
 @dataclass(frozen=True, slots=True)
 class SignedExtents:
+    """The same, in extents."""
+
     extents: list[SignedExtent]
     next_sequence: int
     latest_sequence: int
+    more: bool = False
+    forms: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        return sum(item.extent.count for item in self.extents)
 
 
-async def resolve_start(core: Core, subject: str, start: int | str) -> int:
-    """`first`, `last` and `new` as sequences."""
+Page = MessagePage | SignedExtents
+
+
+async def resolve_start(core: Core, subject: str, start: Start) -> int:
+    """Words and times as sequences."""
     if isinstance(start, int):
         return start
+    if isinstance(start, AtTime):
+        return await core.metadata.sequence_at(subject, start.seconds)
     if start == "first":
         return 0
     if start == "last":
@@ -52,20 +89,30 @@ async def resolve_start(core: Core, subject: str, start: int | str) -> int:
     return (await core.metadata.get_messages(subject, MAX_SEQUENCE, 1)).watermark + 1
 
 
-async def fetch_messages(
-    core: Core, subject: str, start: int, limit: int, *, partition: int | None = None, inline: bool = False
-) -> MessagePage:
-    """A page of messages. With `inline`, small payloads come along as base64."""
-    page = await core.metadata.get_messages(subject, start, limit, partition=partition)
-    messages = await _deliver(core, page.extents, inline=inline)
-    return MessagePage(messages, page.next_sequence, page.latest_sequence)
+async def read_page(core: Core, selection: Selection, start: int) -> Page:
+    """A page from a sequence on; counted as delivered by whoever hands it out."""
+    page = await core.metadata.get_messages(
+        selection.subject,
+        start,
+        selection.limit,
+        partition=selection.partition,
+        whole=selection.whole,
+        conditions=selection.conditions,
+    )
+    return await signed_page(core, page, selection)
 
 
-async def fetch_extents(
-    core: Core, subject: str, start: int, limit: int, *, partition: int | None = None
-) -> SignedExtents:
-    """The same as extents: one URL for a whole pack."""
-    page = await core.metadata.get_messages(subject, start, limit, partition=partition, whole=True)
+async def signed_page(core: Core, page: ExtentPage, selection: Selection) -> Page:
+    """What was read, with URLs."""
+    return _extents(core, page) if selection.whole else await _messages(core, page, inline=selection.inline)
+
+
+async def _messages(core: Core, page: ExtentPage, *, inline: bool) -> MessagePage:
+    messages = await deliver(core, page.extents, inline=inline)
+    return MessagePage(messages, page.next_sequence, page.latest_sequence, page.next_sequence <= page.watermark)
+
+
+def _extents(core: Core, page: ExtentPage) -> SignedExtents:
     urls = core.signer.get_many(
         [
             GetRequest(extent.object_name, extent.content_type or DEFAULT_CONTENT_TYPE, extent.byte_range)
@@ -74,36 +121,38 @@ async def fetch_extents(
         expires_in=int(core.settings["downloads.url_life"]),
     )
     signed = [SignedExtent(extent, url) for extent, url in zip(page.extents, urls, strict=True)]
-    core.metrics.delivered(sum(extent.count for extent in page.extents))
-    return SignedExtents(signed, page.next_sequence, page.latest_sequence)
+    return SignedExtents(signed, page.next_sequence, page.latest_sequence, page.next_sequence <= page.watermark)
 
 
 async def get_message(core: Core, sequence: int, *, inline: bool = False) -> Message:
     extent = await core.metadata.get_message(sequence)
     if extent is None:
         raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
-    return (await _deliver(core, [extent], inline=inline))[0]
+    (message,) = await deliver(core, [extent], inline=inline)
+    core.metrics.delivered(1)
+    return message
 
 
-async def _deliver(core: Core, extents: Sequence[Extent], *, inline: bool) -> list[Message]:
+async def deliver(core: Core, extents: Sequence[Extent], *, inline: bool) -> list[Message]:
+    """The messages of extents with their URLs, small payloads too when asked for."""
     placed = [item for extent in extents for item in messages_of(extent)]
     _sign(core, placed)
     if inline:
         await _bring_payloads(core, extents, placed)
-    core.metrics.delivered(len(placed))
     return [item.message for item in placed]
 
 
 def _sign(core: Core, placed: Sequence[Placed]) -> None:
     requests = []
-    for message, first in placed:
+    present = [item for item in placed if not item.message.payload_missing]
+    for message, first in present:
         span = None
         if first is not None and message.size > 0:
             span = (first, first + message.size - 1)
             message.range = f"bytes={span[0]}-{span[1]}"
         requests.append(GetRequest(message.object_name, message.content_type, span))
     urls = core.signer.get_many(requests, expires_in=int(core.settings["downloads.url_life"]))
-    for (message, first), url in zip(placed, urls, strict=True):
+    for (message, first), url in zip(present, urls, strict=True):
         if message.size > 0 or first is None:
             message.url = url
         else:  # an empty message of a pack has no byte to ask for
@@ -119,7 +168,7 @@ async def _bring_payloads(core: Core, extents: Sequence[Extent], placed: Sequenc
         part = placed[position : position + extent.count]
         position += extent.count
         small = extent.size <= left and all(item.message.size <= INLINE_MESSAGE_BYTES for item in part)
-        if small and not extent.unverified:
+        if small and not extent.unverified and not extent.missing:
             left -= extent.size
             reads.append(_bring(core, extent, [item.message for item in part], limit))
     await asyncio.gather(*reads)
@@ -134,9 +183,22 @@ async def _bring(core: Core, extent: Extent, messages: Sequence[Message], limit:
                 raise
             # One damaged object must not hide the page: its messages come without data, and the operator hears of it.
             _log.error("%s of messages up to %d: %s", extent.object_name, extent.sequence, error.message)
+            if error.code == "payload_missing" and await set_apart(core, extent):
+                for message in messages:
+                    message.payload_missing, message.url, message.range = True, None, None
             return
     for message, payload in zip(messages, payloads, strict=True):
         message.data, message.encoding = base64.b64encode(payload).decode(), "base64"
+
+
+async def set_apart(core: Core, extent: Extent) -> bool:
+    """A payload was not there for a reader: look again, and keep its row apart so that the next one is told. False
+    when it is there, or the row is gone or points elsewhere by now."""
+    found = await core.payloads.find(extent.object_name)
+    span = extent.byte_range
+    if found is not None and found.size >= (extent.size if span is None else span[1] + 1):
+        return False
+    return await core.audit.quarantine([(extent.sequence, extent.object_name, "missing")]) > 0
 
 
 async def _payloads(core: Core, extent: Extent) -> list[bytes]:

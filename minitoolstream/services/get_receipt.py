@@ -6,24 +6,32 @@ import asyncio
 
 from minitoolstream.domain.errors import not_found
 from minitoolstream.domain.limits import MAX_WAIT_SECONDS
-from minitoolstream.domain.upload import Receipt, Upload
+from minitoolstream.domain.upload import Receipt, State, Upload
 from minitoolstream.services.core import Core
+from minitoolstream.services.watch_changes import woken
 
 
 async def get_receipt(core: Core, upload_id: str, wait: float = 0.0) -> Receipt:
-    """The receipt now, or when the upload has ended, or after `wait` seconds, whichever comes first."""
+    """The receipt now, or when the upload has ended, or after `wait` seconds, whichever comes first. One that is stored
+    in a transaction is not waited for: whoever asks is likely to be the one who will commit it."""
+    if (recent := core.committer.recent(upload_id)) is not None:
+        return recent
     _, receipt = await known_upload(core, upload_id)
-    if wait <= 0 or receipt.state.final:
+    if wait <= 0 or _is_settled(receipt):
         return receipt
     deadline = asyncio.get_running_loop().time() + min(wait, MAX_WAIT_SECONDS)
     with core.watcher.watch(upload_id) as changed:
         while True:
             changed.clear()
             _, receipt = await known_upload(core, upload_id)
-            if receipt.state.final or core.draining.is_set():
+            if _is_settled(receipt) or core.draining.is_set():
                 return receipt
-            if not await _first_of(changed, core.draining, until=deadline):
+            if not await woken(changed, deadline):
                 return receipt
+
+
+def _is_settled(receipt: Receipt) -> bool:
+    return receipt.state.final or (receipt.state is State.STORED and receipt.transaction_id is not None)
 
 
 async def known_upload(core: Core, upload_id: str) -> tuple[Upload, Receipt]:
@@ -32,15 +40,3 @@ async def known_upload(core: Core, upload_id: str) -> tuple[Upload, Receipt]:
     if found is None:
         raise not_found("there is no such upload; it may have ended long ago", upload_id=upload_id)
     return found
-
-
-async def _first_of(changed: asyncio.Event, draining: asyncio.Event, *, until: float) -> bool:
-    """True when one of the events is set before the deadline."""
-    waits = [asyncio.ensure_future(changed.wait()), asyncio.ensure_future(draining.wait())]
-    try:
-        left = until - asyncio.get_running_loop().time()
-        done, _ = await asyncio.wait(waits, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
-    finally:
-        for task in waits:
-            task.cancel()

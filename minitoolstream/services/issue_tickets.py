@@ -38,20 +38,28 @@ class Ticket:
 async def issue_tickets(core: Core, subject: str, specs: Sequence[UploadSpec]) -> list[Ticket | Receipt]:
     """A ticket for each announcement, all or none; a receipt where the producer's seqno is stored already."""
     part_size = core.settings["uploads.part_size"]
-    sized = [replace(spec, part_size=part_size_for(spec.size, part_size)) for spec in specs]
+    sized = [
+        spec if spec.size <= part_size else replace(spec, part_size=part_size_for(spec.size, part_size))
+        for spec in specs
+    ]
     created = await core.metadata.create_uploads(subject, sized)
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(new: NewUpload) -> Ticket | Receipt:
-        if new.upload is None:
-            assert new.receipt is not None
-            return new.receipt
-        if new.upload.part_size is None:
-            return Ticket(new.upload, request=_sign_put(core, new.upload))
+    async def of_parts(upload: Upload) -> Ticket:
         async with limit:
-            return await _multipart_ticket(core, new.upload, urls=max(1, PARTS_PER_PAGE // len(created)))
+            return await _multipart_ticket(core, upload, urls=max(1, PARTS_PER_PAGE // len(created)))
 
-    return await asyncio.gather(*(one(new) for new in created))
+    # Only what the store must be asked for is worth a task.
+    large = [new.upload for new in created if new.upload is not None and new.upload.part_size is not None]
+    begun = iter(await asyncio.gather(*map(of_parts, large)) if large else ())
+    return [_at_once(core, new) or next(begun) for new in created]
+
+
+def _at_once(core: Core, new: NewUpload) -> Ticket | Receipt | None:
+    """The answer that needs no store; None for a payload in parts."""
+    if new.upload is None:
+        return new.receipt
+    return Ticket(new.upload, request=_sign_put(core, new.upload)) if new.upload.part_size is None else None
 
 
 def part_size_for(size: int, part_size: int) -> int | None:

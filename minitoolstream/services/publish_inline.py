@@ -10,24 +10,28 @@ import asyncio
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES, MIB
-from minitoolstream.domain.pack import InlineMessage, Pack, build_pack
+from minitoolstream.domain.pack import Group, InlineMessage, Pack, build_pack
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import State
 from minitoolstream.ports import MetadataStore, Metrics, PackResult, PayloadStore
 from minitoolstream.services.core import Core, ServerClock
+from minitoolstream.services.lane_cache import LaneCache
+from minitoolstream.services.retention_classes import RetentionClasses
 
 _log = logging.getLogger(__name__)
 _PACK_BYTES = 8 * MIB
-_PACK_CONTENT_TYPE = "application/vnd.mts.pack"
+PACK_CONTENT_TYPE = "application/vnd.mts.pack"
 _FRAME_METADATA = 96  # an upper bound of what a message without headers of its own adds to a pack's head
-_MARK_METADATA = 64  # and its producer or key, beside their own length
+_GROUP_METADATA = 112  # what a group of frames adds, beside its subject
+_MARK_METADATA = 64  # a message's producer, key or group, beside their own length
 _QUEUE_BYTES = 64 * MIB
+_LOOKED_AT = 64  # answers of a group, to learn where its subject's messages go
 
 Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]"]
 
@@ -35,48 +39,73 @@ Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]"]
 class PackWriter:
     """Stores a pack and commits it, in two steps, so that the next pack's PUT need not wait for this commit."""
 
-    def __init__(self, metadata: MetadataStore, payloads: PayloadStore, clock: ServerClock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        payloads: PayloadStore,
+        clock: ServerClock,
+        metrics: Metrics,
+        lanes: LaneCache,
+        *,
+        retention: RetentionClasses | None = None,
+    ) -> None:
         self._metadata = metadata
         self._payloads = payloads
         self._clock = clock
         self._metrics = metrics
+        self._lanes = lanes
+        self.retention = retention or RetentionClasses()
+
+    def build(self, messages: Sequence[InlineMessage]) -> Pack:
+        return build_pack(messages, self._lanes.lanes)
 
     async def put(self, pack: Pack) -> str:
         """The new object's name. If this fails the object may be there: the reconciler removes it."""
         name = pack_name(new_id(await self._clock.now_ms()))
         try:
-            await self._payloads.put_new(name, b"".join(pack.body), content_type=_PACK_CONTENT_TYPE)
+            await self._payloads.put_new(name, b"".join(pack.body), content_type=PACK_CONTENT_TYPE)
         except MtsError as error:
             if error.code != "already_exists":  # nobody else makes this name: it was stored, and the answer was lost
                 raise
         return name
 
-    async def commit(self, name: str, pack: Pack) -> list[PackResult]:
+    async def commit(self, name: str, pack: Pack, *, all_or_none: bool = False) -> list[PackResult]:
         """A result for each message, in the order in which they were packed."""
-        by_group = await self._metadata.commit_pack(name, pack.groups)
-        if len(by_group) == 1:
-            results = by_group[0]
-        else:
-            placed: dict[int, PackResult] = {}
-            for group, answers in zip(pack.groups, by_group, strict=True):
-                placed.update(zip(group.indexes, answers, strict=True))
-            results = [placed[index] for index in range(len(placed))]
-        committed = 0
-        for result in results:
-            receipt = result.receipt
-            committed += receipt is not None and receipt.state is State.COMMITTED and not receipt.duplicate
-        self._metrics.committed(committed)
+        by_group = await self._metadata.commit_pack(name, pack.groups, all_or_none=all_or_none)
+        for group, answers in zip(pack.groups, by_group, strict=True):
+            self._learn(group.subject, answers)
+            self.retention.learn(group.subject, answers.retention)
+        results = _placed(pack.groups, by_group)
+        committed = State.COMMITTED
+        receipts = [result.receipt for result in results]
+        self._metrics.committed(sum([r is not None and r.state is committed and not r.duplicate for r in receipts]))
         return results
+
+    def _learn(self, subject: str, answers: Sequence[PackResult]) -> None:
+        """Some of a pack's places tell enough of its subject's lanes."""
+        some = answers[:: len(answers) // _LOOKED_AT + 1]
+        self._lanes.learn(subject, {r.partition for answer in some if (r := answer.receipt) and r.partition})
+
+
+def _placed(groups: Sequence[Group], by_group: Sequence[list[PackResult]]) -> list[PackResult]:
+    """The answers in the order of the messages."""
+    if len(by_group) == 1 and isinstance(groups[0].indexes, range):
+        return by_group[0]
+    placed: dict[int, PackResult] = {}
+    for group, answers in zip(groups, by_group, strict=True):
+        placed.update(zip(group.indexes, answers, strict=True))
+    return [placed[index] for index in range(len(placed))]
 
 
 class Packer:
-    """Keeps one PUT in flight; what arrives meanwhile forms the next pack."""
+    """Keeps one PUT in flight; what arrives meanwhile forms the next pack. Packs are committed in their order."""
 
     def __init__(self, writer: PackWriter) -> None:
         self.writer = writer
         self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
-        self._running: asyncio.Task[None] | None = None
+        self._putting = False
+        self._last: asyncio.Task[None] | None = None
 
     async def publish(self, message: InlineMessage) -> PackResult:
         if self._queued_bytes + len(message.data) > _QUEUE_BYTES:
@@ -84,70 +113,88 @@ class Packer:
         answer: asyncio.Future[PackResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, answer))
         self._queued_bytes += len(message.data)
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+        self._begin()
         return await answer
 
-    async def _run(self) -> None:
-        commit: asyncio.Task[None] | None = None
-        while self._queue or commit is not None:
-            packed = await self._put_next() if self._queue else None
-            if commit is not None:
-                await commit
-            commit = asyncio.create_task(self._commit(*packed)) if packed else None
+    def _begin(self) -> None:
+        if self._queue and not self._putting:
+            self._putting = True
+            self._last = asyncio.create_task(self._store(self._last))
 
-    async def _put_next(self) -> tuple[str, Pack, list[Waiting]] | None:
+    async def _store(self, before: asyncio.Task[None] | None) -> None:
         batch = self._take()
         try:
-            pack = build_pack([message for message, _ in batch])
-            return await self.writer.put(pack), pack, batch
-        except Exception as error:  # every caller gets it; the loop serves the next pack
-            _fail(batch, error)
-            return None
-
-    async def _commit(self, name: str, pack: Pack, batch: Sequence[Waiting]) -> None:
-        try:
+            pack, name = await self._put(batch, before)
             results = await self.writer.commit(name, pack)
-        except Exception as error:  # as above
+        except Exception as error:  # every caller gets it; the next pack is served all the same
             _fail(batch, error)
             return
         for (_, answer), result in zip(batch, results, strict=True):
             if not answer.done():
                 answer.set_result(result)
 
+    async def _put(self, batch: Sequence[Waiting], before: asyncio.Task[None] | None) -> tuple[Pack, str]:
+        """Returns when this pack's commit may begin. The next PUT may as well: no more than one commit waits."""
+        try:
+            pack = self.writer.build([message for message, _ in batch])
+            return pack, await self.writer.put(pack)
+        finally:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            self._putting = False
+            # Not at once: this commit goes out first, and what was read together with the store's answer still joins.
+            asyncio.get_running_loop().call_soon(self._begin)
+
     def _take(self) -> list[Waiting]:
+        """What forms the next pack. It ends as a whole, so what ends at another time waits for one of its own, and
+        stays in its order (rule 16)."""
         batch: list[Waiting] = []
-        subjects: set[str] = set()
+        others: list[Waiting] = []
+        codecs: dict[str, str | None] = {}
         size = metadata = 0
-        while self._queue and len(batch) < MAX_MESSAGES_PER_PACK:
+        class_of = self.writer.retention.class_of
+        wanted = class_of(self._queue[0][0].subject)
+        while self._queue and max(len(batch), len(others)) < MAX_MESSAGES_PER_PACK:
             message, answer = self._queue[0]
+            if class_of(message.subject) != wanted:
+                others.append(self._queue.popleft())
+                continue
             size += len(message.data)
-            metadata += metadata_size(message, new_subject=message.subject not in subjects)
+            metadata += metadata_size(message, codecs)
             if batch and (size > _PACK_BYTES or metadata > MAX_PACK_METADATA_BYTES):
                 break
             self._queue.popleft()
             self._queued_bytes -= len(message.data)
-            subjects.add(message.subject)
+            codecs.setdefault(message.subject, message.codec)
             batch.append((message, answer))
+        self._queue.extendleft(reversed(others))
         return batch
 
     async def close(self) -> None:
         """Finish what was taken on."""
-        if self._running is not None:
-            await asyncio.wait([self._running])
+        while self._last is not None and (self._queue or not self._last.done()):
+            self._begin()
+            await asyncio.wait([self._last])
 
 
-def metadata_size(message: InlineMessage, *, new_subject: bool) -> int:
-    """An upper bound of what a message adds to its pack's head; the first of a subject also names the subject."""
+def metadata_size(message: InlineMessage, codecs: Mapping[str, str | None]) -> int:
+    """An upper bound of what a message adds to its pack's head. `codecs`: that of each subject's first message; one of
+    another codec may lie between two of that, and so begin a group and make the next one begin another."""
     size = _FRAME_METADATA + _json_size(message.content_type)
-    if new_subject:
-        size += _FRAME_METADATA + len(message.subject)
+    if message.subject not in codecs:
+        size += _GROUP_METADATA + len(message.subject)
+    elif codecs[message.subject] != message.codec:
+        size += 2 * (_GROUP_METADATA + len(message.subject))
     if message.headers:
         size += _json_size(message.headers)
     if message.producer_id is not None:
         size += _MARK_METADATA + _json_size(message.producer_id)
     if message.key is not None:
         size += _MARK_METADATA + _json_size(message.key) + len(message.digest or "")
+    if message.group is not None:
+        size += _MARK_METADATA + _json_size(message.group)
+    if message.transaction_id is not None:  # may be a group of its own
+        size += _GROUP_METADATA + len(message.subject) + len(message.transaction_id)
     return size
 
 
@@ -172,23 +219,10 @@ async def publish_inline(core: Core, message: InlineMessage) -> PackResult:
 
 
 def _digest(message: InlineMessage) -> str:
-    """What makes two publishes with one Idempotency-Key the same: type, headers and payload."""
-    hashed = hashlib.sha256(msgspec.json.encode([message.content_type, sorted(message.headers.items())]))
+    """What makes two publishes with one Idempotency-Key the same: all that was sent."""
+    described: list[object] = [message.content_type, sorted(message.headers.items())]
+    if message.group is not None or message.codec is not None:
+        described += [message.group, message.codec]
+    hashed = hashlib.sha256(msgspec.json.encode(described))
     hashed.update(message.data)
     return hashed.hexdigest()[:32]
-
-
-async def publish_batch(core: Core, items: Sequence[InlineMessage | MtsError]) -> list[PackResult]:
-    """Many messages: one pack, one commit, a result each. An item that is wrong by itself keeps its error and does
-    not stop the others."""
-    messages = [item for item in items if isinstance(item, InlineMessage)]
-    if len(messages) == len(items):
-        return await _store(core, messages)
-    stored = iter(await _store(core, messages) if messages else ())
-    return [PackResult(None, item) if isinstance(item, MtsError) else next(stored) for item in items]
-
-
-async def _store(core: Core, messages: Sequence[InlineMessage]) -> list[PackResult]:
-    pack = build_pack(messages)
-    name = await core.packer.writer.put(pack)
-    return await core.packer.writer.commit(name, pack)

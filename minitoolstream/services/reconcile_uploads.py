@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import asdict, dataclass
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.subject import PACK_PREFIX
+from minitoolstream.domain.keys import PACK_PREFIX
 from minitoolstream.domain.upload import State, StoredObject, Upload
 from minitoolstream.services.core import Core
+from minitoolstream.services.delete_messages import finish_deletions
 from minitoolstream.services.delete_trash import delete_trash, must_be_up
 
 _log = logging.getLogger(__name__)
 _UPLOADS_AT_ONCE = 100
 _PACKS_AT_ONCE = 500
 _IN_PARALLEL = 8
+_TRASH_SECONDS = 30.0  # a run; what is left then is due in the next one
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class Summary:
     packs_discarded: int = 0
     objects_deleted: int = 0
     keys_forgotten: int = 0
+    deletions_finished: int = 0
+    quarantined: int = 0
 
     def counts(self) -> dict[str, int]:
         return asdict(self)
@@ -43,7 +48,7 @@ async def reconcile(core: Core) -> Summary:
     """One run over everything that is due. Safe beside any other, at any time."""
     summary = Summary()
     problems = []
-    for part in (_walk_uploads, _walk_packs, _empty_trash, _forget_keys):
+    for part in (_walk_uploads, _walk_packs, _finish_deletions, _empty_trash, _forget_keys, _measure):
         try:
             await part(core, summary)
         except MtsError as error:  # a part that cannot run now must not keep the others from running
@@ -53,13 +58,22 @@ async def reconcile(core: Core) -> Summary:
     return summary
 
 
+async def _finish_deletions(core: Core, summary: Summary) -> None:
+    summary.deletions_finished = await finish_deletions(core)
+
+
 async def _empty_trash(core: Core, summary: Summary) -> None:
-    summary.objects_deleted = await delete_trash(core)
+    end = time.monotonic() + _TRASH_SECONDS
+    summary.objects_deleted = await delete_trash(core, lambda: time.monotonic() >= end)
 
 
 async def _forget_keys(core: Core, summary: Summary) -> None:
     while forgotten := await core.metadata.trim_idempotency():
         summary.keys_forgotten += forgotten
+
+
+async def _measure(core: Core, _summary: Summary) -> None:
+    core.metrics.gauge("missing_payload_rows", (await core.metadata.status())["missing"])
 
 
 async def _walk_uploads(core: Core, summary: Summary) -> None:
@@ -129,6 +143,16 @@ async def _parts_seen(core: Core, upload: Upload) -> int:
     return len(parts or [])
 
 
+async def _miss_packs(core: Core, cursor: str, listed: list[str]) -> int:
+    """Messages of packs that should have been listed: their rows are kept apart, so that readers are told."""
+    quarantined = 0
+    for name in await core.audit.missing_packs(cursor, listed) if listed else ():
+        if await core.payloads.find(name) is None:
+            _log.error("%s is missing in the object store", name)
+            quarantined += await core.audit.quarantine_object(name, "missing")
+    return quarantined
+
+
 async def _walk_packs(core: Core, summary: Summary) -> None:
     """Packs are named by time: those behind the cursor are accounted for, those younger than the grace may still
     be committed."""
@@ -140,5 +164,6 @@ async def _walk_packs(core: Core, summary: Summary) -> None:
         settled, discarded = await core.metadata.settle_packs(cursor, [pack.name for pack in listed])
         summary.packs_settled += settled
         summary.packs_discarded += discarded
+        summary.quarantined += await _miss_packs(core, cursor, [pack.name for pack in listed[:settled]])
         if settled < _PACKS_AT_ONCE:
             return

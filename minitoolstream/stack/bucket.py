@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.keys import PAYLOAD_PREFIX
 from minitoolstream.stack.minio import Credentials, webhook_arn
 
-EVENT_PREFIX = "m/"
 _QUEUE = "minitoolstream-events"
 
 
@@ -117,7 +117,7 @@ def allow_browsers(s3: Any, bucket: str, origins: Sequence[str]) -> None:
 
 
 def _queue_configuration(arn: str) -> dict[str, Any]:
-    rules = [{"Name": "prefix", "Value": EVENT_PREFIX}]
+    rules = [{"Name": "prefix", "Value": PAYLOAD_PREFIX}]
     return {"QueueArn": arn, "Events": ["s3:ObjectCreated:*"], "Filter": {"Key": {"FilterRules": rules}}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitoolstream.config import Settings
-from minitoolstream.stack.http import ask
+from minitoolstream.stack.http import Answer, ask
 from minitoolstream.stack.places import given
 from minitoolstream.stack.state import HOST, OBJECT_STORE, PARTS, TARANTOOL, State, load_state, log_file
 
@@ -13,7 +13,7 @@ _PART_OF = {TARANTOOL: "tarantool.address", OBJECT_STORE: "minio.endpoint", HOST
 
 
 def status(settings: Settings) -> dict[str, Any]:
-    """The shape of `mts status --json`; `state` is running, partial or stopped."""
+    """The stack of this folder, in the shape of `mts status --json`; `state` is running, partial or stopped."""
     state = load_state(settings.home)
     processes = {part: _process(settings, state, part) for part in PARTS if _is_ours(state, part)}
     url = next(iter(state.settings.get("server.urls", [])), None)
@@ -38,7 +38,28 @@ def status(settings: Settings) -> dict[str, Any]:
         report["ready"] = ready
         if not ready:
             report["readiness"] = readiness.body
-        report |= _seen_by_host(f"{url}/v1/status", settings["server.token"])
+        report |= _seen_by_host(f"{url}/v1/status", settings)
+    return report
+
+
+def status_elsewhere(settings: Settings) -> dict[str, Any] | None:
+    """The host that MTS_URL or `mts.yaml` names, as other commands would use it; None when it is this folder's own.
+
+    `state` is running, partial or unreachable.
+    """
+    urls = [url.rstrip("/") for url in settings["server.urls"]]
+    ours = load_state(settings.home).settings.get("server.urls", [])
+    if not urls or not given(settings, "server.urls") or set(urls) & set(ours):
+        return None
+    asked = ((url, ask(f"{url}/readyz")) for url in urls)
+    url, readiness = next(((url, answer) for url, answer in asked if answer.status), (urls[0], Answer(0)))
+    report: dict[str, Any] = {"state": "unreachable", "http": url, "given_by": settings.source("server.urls")}
+    if readiness.status:
+        ready = readiness.status == 200
+        report |= {"state": "running" if ready else "partial", "ready": ready}
+        if not ready:
+            report["readiness"] = readiness.body
+        report |= _seen_by_host(f"{url}/v1/status", settings)
     return report
 
 
@@ -65,9 +86,15 @@ def _process(settings: Settings, state: State, part: str) -> dict[str, Any]:
     return about
 
 
-def _seen_by_host(url: str, token: str | None) -> dict[str, Any]:
-    """What the host itself reports (rejected events, uploads by state), when it does."""
-    answer = ask(url, token=token)
+def _seen_by_host(url: str, settings: Settings) -> dict[str, Any]:
+    """What the host itself reports (rejected events, uploads, the journal ...), and whether it took the token."""
+    answer = ask(url, token=settings["server.token"])
+    if answer.status == 401:
+        return {"token_refused": settings.source("server.token")}
     if answer.status != 200 or not isinstance(answer.body, dict):
         return {}
-    return {name: answer.body[name] for name in ("rejected_events", "uploads") if name in answer.body}
+    shown = ("rejected_events", "uploads", "missing", "retention", "recovery")
+    seen = {name: answer.body[name] for name in shown if answer.body.get(name) is not None}
+    if journal := answer.body.get("journal"):
+        seen["journal"] = {name: journal[name] for name in ("behind", "seconds")}
+    return seen

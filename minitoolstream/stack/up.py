@@ -11,6 +11,7 @@ import msgspec
 import minitoolstream
 from minitoolstream.bundle import bundled
 from minitoolstream.config import OPTIONS, Settings, env_name
+from minitoolstream.domain.ceiling import BUCKET_IS_AHEAD
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import object_store, tarantool
 from minitoolstream.stack.console import Console
@@ -21,6 +22,7 @@ from minitoolstream.stack.lock import locked
 from minitoolstream.stack.places import Place, host_place, store_place, tarantool_place
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch
+from minitoolstream.stack.program import Program
 from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, WAITING, code_stamp, load_state, log_file
 from minitoolstream.stack.supervisor import Supervisor
 
@@ -37,7 +39,7 @@ def up(load: Load, console: Console, *, quick: bool = False) -> None:
         supervisor.save()
         secrets = load_or_generate(home)
         try:
-            _Up(load, console, supervisor, secrets).run(quick=quick)
+            Starter(load, console, supervisor, secrets).run(quick=quick)
         except BaseException:
             undone = supervisor.undo()
             if undone:
@@ -45,7 +47,9 @@ def up(load: Load, console: Console, *, quick: bool = False) -> None:
             raise
 
 
-class _Up:
+class Starter:
+    """Starts parts under the lock of the stack's folder."""
+
     def __init__(self, load: Load, console: Console, supervisor: Supervisor, secrets: Secrets) -> None:
         self._load = load
         self._console = console
@@ -54,13 +58,21 @@ class _Up:
         self._secrets = secrets
 
     def run(self, *, quick: bool) -> None:
+        host = self._prepare()
+        self._tarantool()
+        self._object_store(host, quick=quick)
+        self._host(host)
+
+    def run_store(self) -> None:
+        """The object store alone, for a restore."""
+        self._object_store(self._prepare(), quick=False)
+
+    def _prepare(self) -> Place:
         self._write_files()
         # Decided first: the object store must know where the host will take its events.
         host = host_place(self._load(), self._state)
         self._state.settings |= {"server.port": host.port, "server.urls": [host.url]}
-        self._tarantool()
-        self._object_store(host, quick=quick)
-        self._host(host)
+        return host
 
     def _write_files(self) -> None:
         """The token where a shell finds it (`$(cat .mts/token)`), the password where Tarantool does."""
@@ -87,16 +99,7 @@ class _Up:
             step.update("starting")
             outcome = self._supervisor.ensure(
                 TARANTOOL,
-                tarantool.launch(
-                    program,
-                    address=f"{place.host}:{place.port}",
-                    data=settings.home / "data" / "tarantool",
-                    log=log_file(settings.home, TARANTOOL),
-                    user=user,
-                    password_file=_password_file(settings),
-                    memory=settings["tarantool.memory"],
-                    wal_mode=settings["tarantool.wal_mode"],
-                ),
+                tarantool_launch(settings, program, f"{place.host}:{place.port}"),
                 lambda: tarantool.login_problem(place.address, user, password) is None,
                 stamp=code_stamp(bundled("tarantool")),
                 # It listens only when it has read its snapshot and log, which may be large.
@@ -147,11 +150,41 @@ class _Up:
             outcome = self._supervisor.ensure(
                 HOST,
                 _host_launch(settings, self._state.settings),
-                lambda: ask(f"{place.url}/readyz").status == 200,
+                lambda: _is_ready(place.url),
                 stamp=_settings_stamp(settings)
                 + code_stamp(Path(minitoolstream.__file__).parent, bundled("functions"), bundled("web")),
             )
             step.done(f"{outcome}, {place.url}")
+
+
+def _is_ready(url: str) -> bool:
+    """MtsError when it never will be: Tarantool's folder was lost, and the bucket knows more."""
+    answer = ask(f"{url}/readyz")
+    parts = answer.body.get("parts", {}) if isinstance(answer.body, dict) else {}
+    if BUCKET_IS_AHEAD in str(parts.get("sequences", "")):
+        raise MtsError(
+            "recovery_conflict",
+            f"{BUCKET_IS_AHEAD}: its data was lost, or is an old copy",
+            {"hint": "`mts restore` brings it back from the newest backup and the journal, `mts rebuild` without one"},
+        )
+    return answer.status == 200
+
+
+def tarantool_launch(settings: Settings, program: Program, address: str) -> Launch:
+    return tarantool.launch(
+        program,
+        address=address,
+        data=tarantool_folder(settings.home),
+        log=log_file(settings.home, TARANTOOL),
+        user=settings["tarantool.user"],
+        password_file=_password_file(settings),
+        memory=settings["tarantool.memory"],
+        wal_mode=settings["tarantool.wal_mode"],
+    )
+
+
+def tarantool_folder(home: Path) -> Path:
+    return home / "data" / "tarantool"
 
 
 def _host_launch(settings: Settings, resolved: dict[str, object]) -> Launch:

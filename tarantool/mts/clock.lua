@@ -1,5 +1,6 @@
 -- Time and time-ordered ids, both by this server's clock.
 local fiber = require('fiber')
+local system = require('clock')
 local uuid = require('uuid')
 
 local M = {}
@@ -10,6 +11,14 @@ end
 
 function M.milliseconds()
     return math.floor(fiber.time() * 1000)
+end
+
+-- The wall clock when this process started, and since then the monotonic one: deadlines measured by it neither come
+-- early nor late when the wall clock is set.
+local behind_steady = fiber.time() - system.monotonic()
+
+function M.steady_ms()
+    return math.floor((behind_steady + system.monotonic()) * 1000)
 end
 
 -- How every id made at this time begins.

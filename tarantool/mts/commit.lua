@@ -1,7 +1,9 @@
 -- The one place where a sequence is born: in the transaction that makes the message visible, after its payload
 -- is stored. Nothing here yields between taking a number and the commit.
+local ceiling = require('mts.ceiling')
 local changes = require('mts.changes')
 local clock = require('mts.clock')
+local rate = require('mts.rate')
 local schema = require('mts.schema')
 local txn = require('mts.txn')
 
@@ -21,11 +23,12 @@ function M.start()
     end
     watermark = given
     last_create_at = {}
+    ceiling.start()
     txn.on_durable(function(effects)
         if effects.sequence and effects.sequence > watermark then
             watermark = effects.sequence
         end
-        changes.push(effects.uploads or {})
+        changes.push(effects.uploads, effects.names)
     end)
 end
 
@@ -33,8 +36,27 @@ function M.watermark()
     return watermark
 end
 
+-- The last sequence handed out, durable or not: what is appended from now on lies above it.
+function M.given()
+    return given
+end
+
+-- Go on behind a sequence: after a restore nothing up to it is given again. Durable when it returns.
+function M.go_on_behind(sequence)
+    if sequence > given then
+        given = 0ULL + sequence
+        txn.run(function(effects)
+            box.sequence.message:set(sequence)
+            effects.sequence = 0ULL + sequence
+        end)
+    end
+    last_create_at = {}
+    return given
+end
+
 -- A number of its own for the specification's get_next_sequence: durable before it is answered.
 function M.next_sequence()
+    ceiling.check(given + 1)
     given = given + 1
     local number = given
     txn.run(function(effects)
@@ -58,6 +80,10 @@ local function time_of(subject)
     return now
 end
 
+function M.forget(subject)
+    last_create_at[subject] = nil
+end
+
 local function take_offsets(subject, partition, extent)
     local unverified = extent.unverified and extent.count or 0
     local row = box.space.partition:update({subject, partition}, {
@@ -66,12 +92,14 @@ local function take_offsets(subject, partition, extent)
     if row == nil then
         row = box.space.partition:insert{subject, partition, extent.count, extent.count, extent.size, unverified}
     end
+    rate.add(subject, partition, extent.size)
     return row[P.next_offset] - 1
 end
 
 -- Append an extent {headers, object_name, count, size, ...} to a subject's partition, inside a transaction.
 -- Returns the sequence and offset of its last message.
 function M.append(effects, subject, partition, extent)
+    ceiling.check(given + extent.count)
     given = given + extent.count
     local sequence = given
     local offset = take_offsets(subject, partition, extent)
@@ -81,6 +109,7 @@ function M.append(effects, subject, partition, extent)
         extent.content_type or box.NULL, extent.sha256 or box.NULL, extent.codec or box.NULL,
         extent.unverified or box.NULL}
     effects.sequence = sequence
+    txn.touch(subject)
     return sequence, offset
 end
 

@@ -4,8 +4,12 @@ local log = require('log')
 
 local M = {}
 
-local STEPS = {
+M.STEPS = {
     {version = 1, name = 'initial', module = 'mts.migrations.001_initial'},
+    {version = 2, name = 'delivery', module = 'mts.migrations.002_delivery'},
+    {version = 3, name = 'retention', module = 'mts.migrations.003_retention'},
+    {version = 4, name = 'journal', module = 'mts.migrations.004_journal'},
+    {version = 5, name = 'deletion', module = 'mts.migrations.005_deletion'},
 }
 
 function M.version()
@@ -20,7 +24,7 @@ function M.run(upto)
         {'version', 'unsigned'}, {'name', 'string'}, {'applied_at', 'unsigned'}}})
     box.space.migration:create_index('primary', {parts = {{1, 'unsigned'}}, if_not_exists = true})
     local from = M.version()
-    for _, step in ipairs(STEPS) do
+    for _, step in ipairs(M.STEPS) do
         if step.version > from and (upto == nil or step.version <= upto) then
             require(step.module)()
             box.space.migration:replace{step.version, step.name, os.time()}

@@ -1,196 +1,90 @@
 -- A pack: many small messages in one object, committed together. Each group of consecutive frames of one subject
--- becomes an extent; a frame that is a duplicate or must wait ends the extent before it.
+-- becomes an extent; a frame that is a duplicate, must wait or goes to another partition ends the extent before it.
 local clock = require('mts.clock')
-local commit = require('mts.commit')
 local errors = require('mts.errors')
-local idempotency = require('mts.idempotency')
+local judge = require('mts.pack_judge')
 local object = require('mts.object')
-local producer = require('mts.producer')
+local runs = require('mts.pack_run')
 local schema = require('mts.schema')
 local subjects = require('mts.subject')
+local transaction_pack = require('mts.transaction_pack')
+local ttl = require('mts.ttl')
 local txn = require('mts.txn')
-local upload = require('mts.upload')
 
-local P, U = schema.producer, schema.upload
 local M = {}
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
--- The walk over one group's frames. `first` is the index of the run that has not been appended yet.
-local function new_walk(effects, pack, group)
-    local walk = {effects = effects, pack = pack, group = group, first = 0, position = group.byte_from,
-        run_from = group.byte_from, run_size = 0, open_marks = {}, open_keys = {}, refs = 0,
-        runs = array{}, others = array{}, own_at = 1}
-    walk.marks = {}
-    for _, mark in ipairs(schema.present(group.marks) or {}) do
-        walk.marks[mark.index] = mark
-    end
-    return walk
-end
-
--- Made when something of it is stored: what is refused leaves no subject behind.
-local function subject_row(walk)
-    walk.subject_row = walk.subject_row or subjects.ensure(walk.group.subject)
-    return walk.subject_row
-end
-
-local function own_of_run(walk, upto)
-    local own, part = schema.present(walk.group.own) or {}, {}
-    while own[walk.own_at] and own[walk.own_at][1] < upto do
-        local entry = own[walk.own_at]
-        if entry[1] >= walk.first then
-            table.insert(part, {entry[1] - walk.first, entry[2], entry[3]})
-        end
-        walk.own_at = walk.own_at + 1
-    end
-    return #part > 0 and part or nil
-end
-
--- Append frames first..upto-1 as one extent, and remember what their marks ask for.
-local function close_run(walk, upto)
-    local count = upto - walk.first
-    if count == 0 then
-        return
-    end
-    local group, sizes = walk.group, nil
-    subject_row(walk)
-    if count > 1 then
-        sizes = {}
-        for i = walk.first + 1, upto do
-            table.insert(sizes, group.sizes[i])
-        end
-    end
-    local last, last_offset = commit.append(walk.effects, group.subject, 0, {
-        headers = group.headers, object_name = walk.pack.object_name, count = count, size = walk.run_size,
-        byte_from = walk.run_from, sizes = sizes, own = own_of_run(walk, upto), content_type = group.content_type})
-    local sequence = last - count + 1
-    for _, mark in ipairs(walk.open_marks) do
-        local own_sequence = sequence + (mark.index - walk.first)
-        if mark.producer_id ~= nil then
-            producer.record(group.subject, mark.producer_id, mark.seqno, own_sequence)
-        else
-            idempotency.record(walk.effects, subject_row(walk), mark.key, mark.digest, own_sequence)
-        end
-    end
-    table.insert(walk.runs, {walk.first, count, sequence, 0, last_offset - count + 1})
-    walk.refs = walk.refs + 1
-    walk.first, walk.run_from, walk.run_size = upto, walk.position, 0
-    walk.open_marks, walk.open_keys = {}, {}
-end
-
--- Leave frame `index` out of the extents: what was before it is appended, and the next run starts behind it.
-local function skip(walk, index, result)
-    close_run(walk, index)
-    result.index = index
-    table.insert(walk.others, result)
-    walk.first = index + 1
-    walk.run_from = walk.position + walk.group.sizes[index + 1] + schema.FRAME_PREFIX
-end
-
-local function duplicate(sequence)
-    return upload.add_place({state = 'committed', duplicate = true}, sequence)
-end
-
-local function own_entry(walk, index)
-    for _, entry in ipairs(schema.present(walk.group.own) or {}) do
-        if entry[1] == index then
-            return entry
-        end
-    end
-end
-
--- A frame behind an earlier seqno that is still open: it waits as an upload in `stored` that points into the pack.
-local function store_waiting(walk, index, mark, owner)
-    local group, own, now = walk.group, own_entry(walk, index), clock.seconds()
-    local id = clock.new_id()
-    local incarnation = subject_row(walk)[schema.subject.incarnation]
-    box.space.upload:insert{id, group.subject, incarnation, 'stored', group.sizes[index + 1],
-        own and schema.present(own[3]) or schema.present(group.content_type) or 'application/octet-stream', box.NULL,
-        own and schema.present(own[2]) or group.headers, mark.producer_id, owner[P.no], mark.seqno, owner[P.epoch],
-        box.NULL, now, now, schema.NEVER, 0, box.NULL, box.NULL, 0, walk.pack.object_name, walk.position, box.NULL,
-        box.NULL}
-    producer.add_pending(owner[P.no], mark.seqno, id)
-    walk.refs = walk.refs + 1
-    return upload.receipt(box.space.upload:get(id))
-end
-
--- nil when the frame may join the run; otherwise what to answer for it.
-local function judge_producer(walk, index, mark)
-    producer.check_epoch(producer.find(walk.group.subject, mark.producer_id), mark.epoch)
-    local owner = producer.ensure(subject_row(walk), mark.producer_id)
-    if owner[P.last_seqno] ~= nil and mark.seqno <= owner[P.last_seqno] then
-        return duplicate(producer.stored_sequence(owner, mark.seqno))
-    end
-    local pending = producer.pending(owner[P.no], mark.seqno)
-    if pending then
-        local row = box.space.upload:get(pending)
-        if row[U.state] == 'stored' and row[U.byte_from] ~= nil and row[U.size] == walk.group.sizes[index + 1] then
-            return upload.receipt(row) -- sent again while it waits
-        end
-        errors.refuse('seqno_in_use', 'this seqno is announced by an upload that has not ended', {upload_id = pending})
-    end
-    local first = producer.first_pending(owner[P.no])
-    if first and first.seqno < mark.seqno then
-        return store_waiting(walk, index, mark, owner)
-    end
-    return nil
-end
-
-local function judge_key(walk, _, mark)
-    local known = subjects.find(walk.group.subject)
-    local sequence = known and idempotency.stored_sequence(known, mark.key, mark.digest)
-    return sequence and duplicate(sequence)
-end
-
--- A mark that an earlier frame of the same run may answer must be judged after that frame is stored: a key given
--- again, or a seqno that does not go up.
-local function repeats_in_run(walk, mark)
-    local name = mark.producer_id ~= nil and 'p' .. mark.producer_id or 'k' .. mark.key
-    local before = walk.open_keys[name]
-    walk.open_keys[name] = mark.seqno or 0
-    return before ~= nil and (mark.producer_id == nil or mark.seqno <= before)
-end
-
-local function judge(walk, index, mark)
-    if repeats_in_run(walk, mark) then
-        close_run(walk, index)
-        repeats_in_run(walk, mark)
-    end
-    local ok, result = pcall(mark.producer_id ~= nil and judge_producer or judge_key, walk, index, mark)
-    if ok then
-        return result
-    end
-    if not errors.is_refusal(result) then
-        error(result, 0)
-    end
-    return {error = errors.describe(result)}
-end
-
 local function commit_group(effects, pack, group)
-    local walk = new_walk(effects, pack, group)
+    local walk = runs.new(effects, pack, group)
     for index = 0, #group.sizes - 1 do
-        local size = group.sizes[index + 1]
         local mark = walk.marks[index]
-        local result = mark and judge(walk, index, mark)
+        local result = (mark or walk.is_limited) and judge.judge(walk, index, mark)
         if result then
-            skip(walk, index, result)
+            runs.skip(walk, index, result)
         else
-            walk.run_size = walk.run_size + size
-            if mark then
-                table.insert(walk.open_marks, mark)
-            end
+            runs.join(walk, index, mark)
         end
-        walk.position = walk.position + size + schema.FRAME_PREFIX
+        walk.position = walk.position + group.sizes[index + 1] + schema.FRAME_PREFIX
     end
-    close_run(walk, #group.sizes)
+    runs.close(walk, #group.sizes)
     return walk
 end
 
--- Commit a pack {object_name, groups = {{subject, headers, content_type, byte_from, sizes, own, marks}, ...}} that
--- is in the bucket. For each group: `runs` {{first index, count, sequence, partition, offset}, ...} and `others`,
--- the frames that got another answer. A pack older than half of the grace is refused: it may be in the trash soon.
+-- Commits or stages every group. Returns the answers, how many rows point at the pack, and the first refusal of a
+-- whole group.
+local function commit_groups(effects, pack)
+    local answers, refs, refused = {}, 0, nil
+    effects.blocked = {}
+    for _, group in ipairs(pack.groups) do
+        local answer, held
+        if group.transaction_id ~= nil then
+            local stage = pack.all_or_none and transaction_pack.stage or transaction_pack.stage_each
+            answer, held = stage(pack, group)
+            refused = refused or answer.error
+        else
+            local walk = commit_group(effects, pack, group)
+            answer, held = {runs = walk.runs, others = walk.others,
+                retention = ttl.class(group.subject, subjects.find(group.subject))}, walk.refs
+        end
+        refs = refs + held
+        table.insert(answers, answer)
+    end
+    return answers, refs, refused
+end
+
+-- A batch in a transaction may lie in several groups, one a codec: all of it is staged, or nothing.
+local function stage_all(effects, pack)
+    local before = box.savepoint()
+    local answers, refs, refused = commit_groups(effects, pack)
+    if refused == nil then
+        return answers, refs
+    end
+    box.rollback_to_savepoint(before)
+    for index = 1, #answers do
+        answers[index] = {error = refused}
+    end
+    return answers, 0
+end
+
+-- Commit a pack that is in the bucket and that nobody knows, whatever its age; false when somebody does.
+function M.adopt(pack)
+    return txn.run(function(effects)
+        if object.in_trash(pack.object_name) or box.space.object:get(pack.object_name) ~= nil then
+            return false
+        end
+        local answers, refs = commit_groups(effects, pack)
+        if refs > 0 then
+            object.create(pack.object_name, refs)
+        end
+        return answers
+    end)
+end
+
+-- Commit a pack {object_name, groups = {{subject, headers, content_type, codec, byte_from, sizes, own, marks}, ...}}
+-- that is in the bucket; marks are {index, producer_id, seqno, epoch, key, digest, group, hash}. For each group: `runs`
+-- {{first index, count, sequence, partition, offset}, ...}, `others`, the frames that got another answer, and the
+-- `retention` class of its subject; a group with a `transaction_id` is answered by transaction_pack.lua. `all_or_none`
+-- marks a batch in a transaction; other packs hold what came in separate requests, of which each is answered for
+-- itself. A pack older than half of the grace is refused: it may be in the trash soon.
 function M.commit(pack, grace)
     local results = txn.run(function(effects)
         local age = clock.milliseconds() - clock.id_time(pack.object_name:match('([^/]+)$'))
@@ -200,12 +94,8 @@ function M.commit(pack, grace)
             end
             return nil
         end
-        local refs, answers = 0, {}
-        for _, group in ipairs(pack.groups) do
-            local walk = commit_group(effects, pack, group)
-            refs = refs + walk.refs
-            table.insert(answers, {runs = walk.runs, others = walk.others})
-        end
+        local commit_all = pack.all_or_none and stage_all or commit_groups
+        local answers, refs = commit_all(effects, pack)
         object.create(pack.object_name, refs)
         return answers
     end)

@@ -3,26 +3,64 @@
 local clock = require('mts.clock')
 local errors = require('mts.errors')
 local schema = require('mts.schema')
+local settings = require('mts.settings')
+local subjects = require('mts.subject')
+local txn = require('mts.txn')
 
-local P, R, U = schema.producer, schema.producer_range, schema.producer_upload
+local P, R, S, U = schema.producer, schema.producer_range, schema.subject, schema.producer_upload
 local M = {}
 
 local WINDOW = 1000 -- ranges kept a producer
 
+-- One of an earlier incarnation of the subject is unknown.
+function M.of(subject_row, producer_id)
+    local row = box.space.producer:get{subject_row[S.name], producer_id}
+    return row and row[P.incarnation] == subject_row[S.incarnation] and row or nil
+end
+
 function M.find(subject, producer_id)
-    return box.space.producer:get{subject, producer_id}
+    local subject_row = subjects.find(subject)
+    return subject_row and M.of(subject_row, producer_id)
 end
 
 function M.ensure(subject_row, producer_id)
-    local subject = subject_row[schema.subject.name]
-    return M.find(subject, producer_id) or box.space.producer:insert{subject, producer_id,
-        box.sequence.producer:next(), subject_row[schema.subject.incarnation], 0, box.NULL, 0, 0, clock.seconds()}
+    local subject, incarnation = subject_row[S.name], subject_row[S.incarnation]
+    local row = box.space.producer:get{subject, producer_id}
+    if row and row[P.incarnation] == incarnation then
+        return row
+    end
+    if row then -- what it had is found by its number when the deleted subject is purged
+        box.space.purge_producer:replace{row[P.no]}
+    end
+    settings.check_id('producer_id', producer_id)
+    return box.space.producer:replace{subject, producer_id, box.sequence.producer:next(), incarnation, 0, box.NULL, 0,
+        0, clock.seconds(), box.NULL, box.NULL}
 end
 
--- A new session: everything older is fenced.
-function M.next_epoch(row)
-    return box.space.producer:update({row[P.subject], row[P.producer_id]},
-        {{'+', P.epoch, 1}, {'=', P.used_at, clock.seconds()}})
+-- A new session: everything older is fenced. `headers` go with every message of this session.
+function M.next_epoch(row, headers)
+    return box.space.producer:replace(schema.changed(row, {[P.epoch] = row[P.epoch] + 1,
+        [P.used_at] = clock.seconds(), [P.headers] = schema.present(headers) or box.NULL}))
+end
+
+-- Headers of the session that a message names by its epoch; nil when there are none.
+function M.session_headers(row, epoch)
+    local headers = epoch ~= nil and epoch == row[P.epoch] and schema.present(row[P.headers])
+    return headers and next(headers) and headers or nil
+end
+
+-- A message's headers over those of its session.
+function M.merged_headers(session, own)
+    if session == nil then
+        return own
+    end
+    local merged = setmetatable({}, {__serialize = 'map'})
+    for _, headers in ipairs{session, own} do
+        for name, value in pairs(headers) do
+            merged[name] = value
+        end
+    end
+    return merged
 end
 
 function M.is_fenced(row, epoch)
@@ -63,23 +101,23 @@ local function drop_oldest_range(no)
     return oldest[R.first_seqno] + oldest[R.count]
 end
 
--- Remember that `seqno` was stored under `sequence`.
-function M.record(subject, producer_id, seqno, sequence)
-    local row = M.find(subject, producer_id)
+-- Remember that `count` seqnos from `seqno` on were stored under as many sequences from `sequence` on.
+function M.record(subject, producer_id, seqno, sequence, count)
+    local row = box.space.producer:get{subject, producer_id}
     local no, ranges, floor = row[P.no], row[P.ranges], row[P.floor]
     local last = box.space.producer_range:select({no, seqno}, {iterator = 'LE', limit = 1})[1]
     if last and last[R.no] == no and last[R.first_seqno] + last[R.count] == seqno
             and last[R.first_sequence] + last[R.count] == sequence then
-        box.space.producer_range:update({no, last[R.first_seqno]}, {{'+', R.count, 1}})
+        box.space.producer_range:update({no, last[R.first_seqno]}, {{'+', R.count, count}})
     else
-        box.space.producer_range:insert{no, seqno, 1, sequence}
+        box.space.producer_range:insert{no, seqno, count, sequence}
         ranges = ranges + 1
         if ranges > WINDOW then
             floor = drop_oldest_range(no)
             ranges = WINDOW
         end
     end
-    box.space.producer:update({subject, producer_id}, {{'=', P.last_seqno, seqno}, {'=', P.floor, floor},
+    box.space.producer:update({subject, producer_id}, {{'=', P.last_seqno, seqno + count - 1}, {'=', P.floor, floor},
         {'=', P.ranges, ranges}, {'=', P.used_at, clock.seconds()}})
 end
 
@@ -100,6 +138,51 @@ end
 
 function M.remove_pending(no, seqno)
     box.space.producer_upload:delete{no, seqno}
+end
+
+local forgotten_upto = {'', ''} -- where the walk over idle producers goes on; a restart begins it again
+
+-- Forget a producer that was idle since `cutoff`, unless something of it is pending: its ranges first, some at a time.
+-- Returns how many rows went.
+local function forget_idle(row, cutoff, most)
+    if row[P.used_at] >= cutoff or M.first_pending(row[P.no]) or row[P.transaction_id] ~= nil then
+        return 0
+    end
+    local ranges = box.space.producer_range:select({row[P.no]}, {iterator = 'EQ', limit = most})
+    for _, range in ipairs(ranges) do
+        box.space.producer_range:delete{row[P.no], range[R.first_seqno]}
+    end
+    if #ranges == most then
+        local last = ranges[most]
+        box.space.producer:update({row[P.subject], row[P.producer_id]},
+            {{'=', P.floor, last[R.first_seqno] + last[R.count]}, {'-', P.ranges, most}})
+        return most
+    end
+    box.space.producer:delete{row[P.subject], row[P.producer_id]}
+    return #ranges + 1
+end
+
+-- Forget producers that nobody used for `idle` seconds, some at a time. Returns how many went.
+function M.trim(idle)
+    local cutoff, upto = clock.seconds() - idle, nil
+    local gone = txn.run(function()
+        local left, count = schema.PER_TRANSACTION, 0
+        local rows = box.space.producer:select(forgotten_upto, {iterator = 'GT', limit = left})
+        upto = forgotten_upto
+        for _, row in ipairs(rows) do
+            local touched = forget_idle(row, cutoff, left)
+            left = left - math.max(touched, 1)
+            if left <= 0 then
+                return count
+            end
+            count = count + (touched > 0 and 1 or 0)
+            upto = {row[P.subject], row[P.producer_id]}
+        end
+        upto = {'', ''}
+        return count
+    end)
+    forgotten_upto = upto
+    return gone
 end
 
 return M

@@ -10,10 +10,27 @@ local pending = {}
 local rollbacks = 0
 local ended = fiber.cond()
 local after_commit = {}
+local after_undo = {}
+local current -- the effects of the transaction that runs now; nothing in it yields
 
 -- `listener(effects)` runs when a transaction has become durable, in commit order. It must not yield.
 function M.on_durable(listener)
     table.insert(after_commit, listener)
+end
+
+-- `listener(effects)` runs when what a transaction wrote was taken back before anybody else could see it.
+function M.on_undone(listener)
+    table.insert(after_undo, listener)
+end
+
+-- The effects of the transaction that runs now, or nil.
+function M.current()
+    return current
+end
+
+-- How many transactions failed when their log was written, which takes rows back that others may have seen.
+function M.rollbacks()
+    return rollbacks
 end
 
 local function finish(ticket)
@@ -30,13 +47,29 @@ local function wait_for(ticket)
     end
 end
 
+-- Inside a transaction: wake whoever waits for this subject, or durable as 'subject/durable', once it is durable.
+function M.touch(name)
+    current.names = current.names or {}
+    current.names[name] = true
+end
+
+-- How often a transaction was taken back: what was kept in memory before may be of one that never was.
+function M.rollbacks()
+    return rollbacks
+end
+
 -- Returns the ticket up to which others must have ended, whether `fn` succeeded, its result, and whether it wrote.
 local function attempt(fn, ...)
     local effects, wrote = {}, false
     box.begin()
+    current = effects
     local ok, result = pcall(fn, effects, ...)
+    current = nil
     if not ok then
         box.rollback()
+        for _, listener in ipairs(after_undo) do
+            listener(effects)
+        end
         return last_ticket, false, result, false
     end
     box.on_commit(function(statements)

@@ -3,11 +3,13 @@ local harness = require('harness')
 local message = require('mts.message')
 local pack = require('mts.pack')
 local schema = require('mts.schema')
+local subject_admin = require('mts.subject_admin')
 local tap = require('tap')
+local transactions = require('mts.transaction')
 
 local F = schema.message
 local test = tap.test('packs')
-test:plan(6)
+test:plan(8)
 
 test:test('a pack is one row, keyed by its last sequence', function(t)
     t:plan(8)
@@ -83,6 +85,50 @@ test:test('a frame behind an open seqno waits as stored and holds the pack', fun
     t:is(#rows, 2, 'then both are visible')
     t:is(rows[2][F.object_name], packed.object_name, 'the second in its pack')
     t:is(rows[2][F.byte_from], 9, 'at its place')
+end)
+
+test:test('a batch in a transaction is staged as a whole, whatever its codecs', function(t)
+    t:plan(4)
+    subject_admin.put('whole', {codecs = {'raw'}})
+    local id = transactions.begin(60).transaction_id
+    local batch = harness.pack{{subject = 'whole', sizes = {1}, transaction_id = id},
+        {subject = 'whole', sizes = {1}, transaction_id = id, codec = 'gzip', byte_from = 18}}
+    batch.all_or_none = true
+    local answers = pack.commit(batch, 3600)
+    t:is_deeply({answers[1].error.code, answers[2].error.code}, {'codec_not_allowed', 'codec_not_allowed'},
+        'one part is refused, so all of it is')
+    t:is(transactions.get(id).rows, 0, 'nothing of it is in the transaction')
+    t:ok(box.space.trash:get(batch.object_name), 'and the pack goes')
+    subject_admin.put('whole', {codecs = {'raw', 'gzip'}})
+    batch.object_name = harness.pack{}.object_name
+    pack.commit(batch, 3600)
+    t:is(transactions.get(id).rows, 2, 'sent again, it is there once')
+end)
+
+test:test('separate requests in a transaction are staged or refused one by one', function(t)
+    t:plan(5)
+    subject_admin.put('single', {codecs = {'raw'}, quota = {messages = 4}})
+    local id, owner = transactions.begin(60).transaction_id, {producer_id = 'p', seqno = 1}
+    local first = harness.pack{{subject = 'single', sizes = {1, 1, 1, 2}, transaction_id = id,
+        own = {{1, {mine = 'one'}, box.NULL}, {3, {mine = 'three'}, box.NULL}},
+        marks = {{index = 0, key = 'k', digest = 'd'}, {index = 2, key = 'k', digest = 'another'},
+            {index = 3, producer_id = owner.producer_id, seqno = owner.seqno}}},
+        {subject = 'single', sizes = {1}, transaction_id = id, codec = 'gzip', byte_from = 60}}
+    local answers = pack.commit(first, 3600)
+    t:is_deeply({answers[1].staged[1][1], answers[1].staged[2][1], answers[1].staged[3][1]}, {0, 1, 3},
+        'those that are right')
+    t:is_deeply({answers[1].others[1].index, answers[1].others[1].error.code, answers[2].others[1].error.code},
+        {2, 'idempotency_conflict', 'codec_not_allowed'}, 'those that are not have their own answer')
+    t:is(transactions.get(id).rows, 3, 'each is a row')
+    local second = harness.pack{{subject = 'single', sizes = {1, 1}, transaction_id = id}}
+    answers = pack.commit(second, 3600)
+    t:is_deeply({#answers[1].staged, answers[1].others[1].error.code}, {1, 'quota_exceeded'}, 'one finds room')
+    require('mts.transaction_end').commit(id, 900)
+    local rows, found = message.page('single', 0, 10).rows, {}
+    for _, row in ipairs(rows) do
+        table.insert(found, ('%s@%d'):format(row[F.headers].mine or '-', tonumber(row[F.byte_from])))
+    end
+    t:is_deeply(found, {'-@9', 'one@18', 'three@36', '-@9'}, 'each with its own bytes and headers')
 end)
 
 test:test('an old pack is refused', function(t)

@@ -1,11 +1,14 @@
 package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua;' .. package.path
 local harness = require('harness')
+local message = require('mts.message')
 local outcome = require('mts.upload_outcome')
+local schema = require('mts.schema')
 local tap = require('tap')
 local upload = require('mts.upload')
+local upload_due = require('mts.upload_due')
 
 local test = tap.test('uploads')
-test:plan(7)
+test:plan(8)
 
 test:test('one upload gets one sequence, however often it is reported', function(t)
     t:plan(5)
@@ -68,6 +71,26 @@ test:test('an abort frees those that wait behind it', function(t)
     t:is(upload.get(two.id).receipt.state, 'committed', 'the second is visible')
     t:is(harness.refusal(harness.ticket, 'free', 1, {producer_id = 'p', seqno = 1}), 'seqno_skipped',
         'the aborted one was passed over')
+end)
+
+test:test('the chains of all producers that a transaction frees share one bound', function(t)
+    t:plan(5)
+    local firsts, last = {}, {}
+    for _, name in ipairs{'p', 'q'} do
+        table.insert(firsts, {harness.ticket('bound', 1, {producer_id = name, seqno = 1}).upload.id, 1, nil, true})
+        for seqno = 2, schema.PER_TRANSACTION do
+            last[name] = harness.ticket('bound', 1, {producer_id = name, seqno = seqno}).upload.id
+            harness.commit(last[name], 1)
+        end
+    end
+    outcome.commit(firsts, 900)
+    t:is(upload.get(last.p).receipt.state, 'committed', 'the first chain is free')
+    t:is(upload.get(last.q).receipt.state, 'stored', 'the second, as long as the first, is not')
+    t:is(#message.page('bound', 0, 10000).rows, 2 + schema.PER_TRANSACTION, 'no more than the bound')
+    local due = upload_due.due(10).uploads
+    t:is(#due, 1, 'the reconciler is told where to go on')
+    outcome.resume(due[1].id, 900)
+    t:is(upload.get(last.q).receipt.state, 'committed', 'and frees the rest')
 end)
 
 test:test('a ticket for an open seqno is the same upload', function(t)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+from tests.live import eventually
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 LONGEST_HOLD = 60.0
@@ -21,6 +24,7 @@ class Passage:
     method: str
     path: str
     query: dict[str, str] = field(repr=False)
+    client: socket.socket = field(repr=False, compare=False)
 
     @property
     def part(self) -> int:
@@ -33,6 +37,15 @@ class Passage:
     @property
     def upload_id(self) -> str:
         return self.path.rsplit("/", 1)[1]
+
+    def is_given_up(self) -> bool:
+        """Whether the browser has hung up."""
+        try:
+            return not self.client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 class DroppedError(Exception):
@@ -87,8 +100,8 @@ class StoreGate:
 
     @contextmanager
     def holding(self, *parts: int, answers: bool = False) -> Iterator[list[Passage]]:
-        """Hold these PUTs (of all parts, when none is named), or their answers, and drop them at the end;
-        yields those that wait."""
+        """Hold these PUTs (of all parts, when none is named), or their answers, until the browser gives them up, and
+        drop them; yields those that wait."""
         waiting: list[Passage] = []
         over = threading.Event()
 
@@ -102,6 +115,8 @@ class StoreGate:
         setattr(self, name, hold)
         try:
             yield waiting
+            # A browser that is hung up on before it has given up itself sends the request again.
+            eventually(lambda: all(passage.is_given_up() for passage in waiting))
         finally:
             setattr(self, name, None)
             over.set()
@@ -117,7 +132,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         parts = urlsplit(self.path)
-        passage = Passage(self.command, parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        passage = Passage(self.command, parts.path, query, self.connection)
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         try:
             self._let(self.gate.before, passage)

@@ -6,12 +6,13 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from minitoolstream.adapters.memory.metadata import MemoryMetadata
 from minitoolstream.config import Settings, load_settings
+from minitoolstream.domain.consumer import Condition
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import messages_of
 from minitoolstream.domain.pack import FRAME_PREFIX, InlineMessage, build_pack
@@ -30,6 +31,7 @@ SETTINGS = {
     "MTS_PACKS_GRACE": f"{PACK_GRACE}s",
 }
 MANY = 10_000
+TRASH_GRACE = 3600  # where no host has said otherwise
 
 
 @dataclass
@@ -160,7 +162,7 @@ async def test_tickets_are_made_all_or_none(kit: Kit) -> None:
         await kit.store.create_uploads(
             kit.subject, [good, UploadSpec(1, "text/plain", producer_id="p", seqno=1, epoch=9)]
         )
-    names = [entry["subject"] for entry in await kit.store.subjects("", MANY)]
+    names = [entry["subject"] for entry in (await kit.store.subjects("", MANY))[0]]
     assert kit.subject not in names
     await kit.advance(LIFE)
     assert await kit.due() == []
@@ -552,12 +554,37 @@ async def test_asking_again_never_shortens_a_ticket_nor_passes_its_longest_life(
     assert (await kit.named(1)).expires_at == upload.created_at + MAX_LIFE
 
 
-@pytest.mark.parametrize("other", [{"size": 4}, {"sha256": "d" * 64}, {"content_type": "text/html"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"size": 4},
+        {"sha256": "d" * 64},
+        {"content_type": "text/html"},
+        {"headers": {"kind": "other"}},
+        {"headers": {}},
+        {"headers": {"kind": "test", "more": ""}},
+        {"sizes": [1]},
+    ],
+)
 async def test_asking_again_with_another_announcement_is_a_conflict(kit: Kit, other: dict[str, Any]) -> None:
-    upload = await kit.named(1)
+    announced: dict[str, Any] = {"headers": {"kind": "test"}}
+    upload = await kit.named(1, **announced)
+    assert (await kit.named(1, **announced)).id == upload.id
     with pytest.raises(MtsError) as caught:
-        await kit.named(1, **other)
-    assert (caught.value.code, caught.value.details["upload_id"]) == ("upload_conflict", upload.id)
+        await kit.named(1, **announced | other)
+    (field,) = other
+    assert caught.value.code == "upload_conflict"
+    assert caught.value.message.endswith(f"with other `{field}`")
+    assert caught.value.details == {"upload_id": upload.id, "seqno": 1, "field": field}
+
+
+async def test_asking_again_for_a_pack_compares_its_sizes(kit: Kit) -> None:
+    upload = await kit.named(1, size=40, sizes=[1, 2, 3])
+    assert (await kit.named(1, size=40, sizes=[1, 2, 3])).id == upload.id
+    for sizes in ([1, 3, 2], [1, 2], [1, 2, 3, 0], None):
+        with pytest.raises(MtsError) as caught:
+            await kit.named(1, size=40, sizes=sizes)
+        assert caught.value.details["field"] == "sizes"
 
 
 async def test_asking_for_a_seqno_that_waits_gives_its_receipt(kit: Kit) -> None:
@@ -600,7 +627,7 @@ async def test_an_old_session_is_fenced_and_an_unknown_one_refused(kit: Kit) -> 
 
 async def test_a_chain_too_long_for_one_transaction_is_resumed(kit: Kit) -> None:
     first = await kit.named(1)
-    waiting = receipts_of(await kit.publish(*(kit.message(producer_id="p", seqno=i) for i in range(2, 603))))
+    waiting = receipts_of(await kit.publish(*(kit.message(producer_id="p", seqno=i) for i in range(2, 1203))))
     assert {receipt.state for receipt in waiting} == {State.STORED}
     await kit.commit(first)
     assert len(await kit.sequences()) == 501
@@ -608,7 +635,7 @@ async def test_a_chain_too_long_for_one_transaction_is_resumed(kit: Kit) -> None
     (due,) = await kit.due()
     await kit.store.resume_upload(due)
 
-    assert len(await kit.sequences()) == 602
+    assert len(await kit.sequences()) == 1202
     assert await kit.due() == []
 
 
@@ -748,6 +775,8 @@ async def test_a_pack_goes_to_the_trash_when_its_last_reference_ends(kit: Kit) -
     for receipt in receipts:
         assert name not in await kit.trash()
         await kit.store.abort_upload(receipt.upload_id or "")
+    assert name not in await kit.trash()  # a message of it may have been seen
+    await kit.advance(TRASH_GRACE)
     assert name in await kit.trash()
 
 
@@ -770,7 +799,7 @@ async def test_an_epoch_nobody_gave_stores_nothing_and_makes_no_subject(kit: Kit
     (result,) = await kit.publish(kit.message(producer_id="new", seqno=1, epoch=1), name=name)
     assert error_of(result).code == "bad_request"
     assert name in await kit.trash()
-    assert kit.subject not in [entry["subject"] for entry in await kit.store.subjects("", MANY)]
+    assert kit.subject not in [entry["subject"] for entry in (await kit.store.subjects("", MANY))[0]]
 
 
 async def test_a_pack_of_duplicates_goes_to_the_trash(kit: Kit) -> None:
@@ -814,6 +843,7 @@ async def test_a_pack_older_than_half_its_grace_is_refused(kit: Kit) -> None:
         await kit.publish(kit.message(), name=name)
     assert caught.value.code == "unavailable"
     assert await kit.sequences() == []
+    assert name in await kit.trash(), "the walk over the packs may have passed it already"
 
 
 async def test_packs_nobody_committed_are_discarded_after_their_grace(kit: Kit) -> None:
@@ -834,6 +864,22 @@ async def test_packs_nobody_committed_are_discarded_after_their_grace(kit: Kit) 
     assert await kit.store.settle_packs(cursor, [young]) == (0, 0)
 
 
+async def test_the_walk_over_packs_goes_back_with_a_clock_that_is_set_back(kit: Kit) -> None:
+    before = await kit.pack_name()
+    await kit.advance(PACK_GRACE + 1)
+    await kit.store.settle_packs(await kit.store.packs_cursor(), [before])
+    await kit.advance(-10 * PACK_GRACE)
+    lost = await kit.pack_name()
+
+    assert await kit.store.settle_packs(await kit.store.packs_cursor(), [lost, before]) == (0, 0), "still young"
+    await kit.advance(PACK_GRACE + 1)
+
+    cursor = await kit.store.packs_cursor()
+    assert cursor < lost
+    assert await kit.store.settle_packs(cursor, [lost, before]) == (1, 1)
+    assert lost in await kit.trash()
+
+
 async def test_nothing_is_committed_from_the_trash(kit: Kit) -> None:
     name = await kit.pack_name()
     await kit.store.trash_done([name])
@@ -841,6 +887,44 @@ async def test_nothing_is_committed_from_the_trash(kit: Kit) -> None:
     with pytest.raises(MtsError) as caught:
         await kit.publish(kit.message(), name=name)
     assert caught.value.code == "unavailable"
+
+
+# -- what a reader may ask for
+
+
+async def test_a_filter_leaves_out_what_does_not_fit(kit: Kit) -> None:
+    colours = ["red", "blue", "red dark", "red", None]
+    headers = [{} if colour is None else {"colour": colour} for colour in colours]
+    await kit.publish(*(InlineMessage(kit.subject, b"x", "text/plain", one) for one in headers))
+    sequences = await kit.sequences()
+
+    async def found(op: Literal["equals", "prefix"], limit: int = 10) -> tuple[list[int], int]:
+        conditions = (Condition("colour", op, "red"),)
+        page = await kit.store.get_messages(kit.subject, 1, limit, conditions=conditions)
+        placed = [item.message for extent in page.extents for item in messages_of(extent)]
+        assert all((message.headers["colour"] + " ").startswith("red ") for message in placed)
+        return [int(message.sequence) for message in placed], page.next_sequence
+
+    assert (await found("equals"))[0] == [sequences[0], sequences[3]]
+    assert (await found("prefix"))[0] == [sequences[0], sequences[2], sequences[3]]
+    some, following = await found("prefix", 2)
+    assert some == [sequences[0], sequences[2]]
+    assert following == sequences[2] + 1
+    none = (Condition("colour", "equals", "green"),)
+    page = await kit.store.get_messages(kit.subject, 1, 10, conditions=none)
+    assert (page.extents, page.next_sequence) == ([], page.watermark + 1)
+
+
+async def test_a_time_leads_to_the_first_message_since(kit: Kit) -> None:
+    began = await kit.store.now_ms() // 1000
+    first = (await kit.commit(await kit.open())).sequence
+    await kit.advance(100)
+    second = (await kit.commit(await kit.open())).sequence
+    assert await kit.store.sequence_at(kit.subject, 0) == first
+    assert await kit.store.sequence_at(kit.subject, began + 50) == second
+    end = (await kit.store.get_messages(kit.subject, MANY * MANY, 1)).watermark + 1
+    assert await kit.store.sequence_at(kit.subject, began + 1000) == end
+    assert await kit.store.sequence_at("nobody-writes-here", 0) == end
 
 
 # -- the trash
@@ -869,16 +953,17 @@ async def test_the_trash_comes_in_bounded_portions(kit: Kit) -> None:
 
 async def test_whoever_waits_is_told_what_changed(kit: Kit) -> None:
     start = await kit.store.wait_for_changes(("", 0), 5)
-    assert (start.lost, start.upload_ids) == (True, [])
+    assert (start.lost, start.upload_ids, start.names) == (True, [], [])
     first, second = await kit.named(1), await kit.named(2)
 
     waiting = asyncio.ensure_future(kit.store.wait_for_changes(start.cursor, 20))
     await kit.commit(second)
     stored = await waiting
-    assert (stored.lost, stored.upload_ids) == (False, [second.id])
+    assert (stored.lost, stored.upload_ids, stored.names) == (False, [second.id], [])
     await kit.commit(first)
     committed = await kit.store.wait_for_changes(stored.cursor, 20)
     assert set(committed.upload_ids) == {first.id, second.id}
+    assert committed.names == [kit.subject]
 
     nothing = await kit.store.wait_for_changes(committed.cursor, 0.01)
     assert (nothing.cursor, nothing.lost, nothing.upload_ids) == (committed.cursor, False, [])
@@ -914,7 +999,7 @@ async def test_the_status_counts_what_is_there(kit: Kit) -> None:
 
 async def test_subjects_come_with_their_counters(kit: Kit) -> None:
     await kit.publish(*(kit.message(b"1234") for _ in range(3)))
-    (entry,) = await kit.store.subjects(kit.subject[:-1], 1)
+    (entry,), _ = await kit.store.subjects(kit.subject[:-1], 1)
     assert entry["subject"] == kit.subject
     assert (entry["partitions"], entry["messages"], entry["bytes"]) == (1, 3, 12)
 
@@ -940,3 +1025,85 @@ async def test_a_lease_from_before_the_clock_was_set_back_is_free(kit: Kit) -> N
     assert await kit.store.take_lease("walk", "two", 20)
     assert not await kit.store.take_lease("walk", "one", 20)
     await kit.advance(86_400)
+
+
+async def test_subjects_are_listed_by_prefix(kit: Kit) -> None:
+    names = [f"{kit.subject}-{number}" for number in range(3)]
+    for name in (*names, f"{kit.subject}x"):
+        await kit.open(subject=name)
+    found = [entry["subject"] for entry in (await kit.store.subjects("", MANY, f"{kit.subject}-"))[0]]
+    assert found == names
+    page, more = await kit.store.subjects(names[0], 1, f"{kit.subject}-")
+    assert ([entry["subject"] for entry in page], more) == (names[1:2], len(names) > 2)
+
+
+async def test_a_codec_is_kept_by_every_way_to_publish(kit: Kit) -> None:
+    await kit.commit(await kit.open(codec="gzip"))
+    blocking = await kit.named(1)
+    (waiting,) = await kit.publish(kit.message(producer_id="p", seqno=2, codec="gzip"))
+    assert waiting.receipt is not None
+    assert waiting.receipt.state is State.STORED
+    await kit.publish(kit.message(codec="zstd"), kit.message(codec="zstd"), kit.message())
+    await kit.commit(blocking)
+    page = await kit.store.get_messages(kit.subject, 1, MANY)
+    assert [(extent.codec, extent.count) for extent in page.extents] == [
+        ("gzip", 1),
+        ("zstd", 2),
+        (None, 1),
+        (None, 1),
+        ("gzip", 1),
+    ]
+
+
+async def test_messages_of_a_group_are_stored_like_others(kit: Kit) -> None:
+    results = await kit.publish(*(kit.message(str(n).encode(), group="ab"[n % 2]) for n in range(4)))
+    assert [receipt.offset for receipt in receipts_of(results)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("other", [{"group": "another"}, {"group": None}, {"codec": "zstd"}, {"codec": None}])
+async def test_a_seqno_announced_with_another_group_or_codec_is_a_conflict(kit: Kit, other: dict[str, Any]) -> None:
+    announced: dict[str, Any] = {"group": "g", "codec": "gzip"}
+    first = await kit.named(1, **announced)
+    assert (await kit.named(1, **announced)).id == first.id
+    with pytest.raises(MtsError) as caught:
+        await kit.named(1, **{**announced, **other})
+    assert (caught.value.code, caught.value.details["field"]) == ("upload_conflict", *other)
+
+
+async def test_a_sessions_headers_stand_beneath_those_of_messages_that_carry_its_epoch(kit: Kit) -> None:
+    epoch, _ = await kit.store.start_producer(kit.subject, "p", {"a": "session", "b": "session"})
+    await kit.commit(await kit.named(1, epoch=epoch, headers={"b": "own"}))
+    await kit.publish(
+        kit.message(producer_id="p", seqno=2, epoch=epoch),
+        kit.message(producer_id="p", seqno=3, epoch=epoch, headers={"a": "own"}),
+        kit.message(producer_id="p", seqno=4),
+        kit.message(producer_id="q", seqno=1),
+    )
+    blocking = await kit.named(5, epoch=epoch)
+    await kit.publish(kit.message(producer_id="p", seqno=6, epoch=epoch, headers={"c": "own"}))
+    await kit.commit(blocking)
+    page = await kit.store.get_messages(kit.subject, 1, MANY)
+    session = {"a": "session", "b": "session"}
+    assert [item.message.headers for extent in page.extents for item in messages_of(extent)] == [
+        {"a": "session", "b": "own"},
+        session,
+        {"a": "own", "b": "session"},
+        {},
+        {},
+        session,
+        {**session, "c": "own"},
+    ]
+
+
+async def test_a_new_session_has_its_own_headers(kit: Kit) -> None:
+    await kit.store.start_producer(kit.subject, "p", {"a": "first"})
+    epoch, _ = await kit.store.start_producer(kit.subject, "p")
+    await kit.publish(kit.message(producer_id="p", seqno=1, epoch=epoch))
+    page = await kit.store.get_messages(kit.subject, 1, MANY)
+    assert [extent.headers for extent in page.extents] == [{}]
+
+
+async def test_an_upload_with_session_headers_asked_for_again_is_the_same(kit: Kit) -> None:
+    epoch, _ = await kit.store.start_producer(kit.subject, "p", {"a": "session"})
+    first = await kit.named(1, epoch=epoch, headers={"b": "own"})
+    assert (await kit.named(1, epoch=epoch, headers={"b": "own"})).id == first.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -128,6 +129,10 @@ def md5(body: bytes) -> str:
     return hashlib.md5(body).hexdigest()
 
 
+async def test_the_store_tells_its_time(store: PayloadStore) -> None:
+    assert abs(await store.now_ms() - time.time() * 1000) < 60_000
+
+
 async def test_a_new_object_is_found_with_its_size_and_etag(store: PayloadStore, prefix: str) -> None:
     name = prefix + "a"
     assert await store.find(name) is None
@@ -135,6 +140,20 @@ async def test_a_new_object_is_found_with_its_size_and_etag(store: PayloadStore,
     found = await store.find(name)
     assert found
     assert (found.name, found.size, found.etag) == (name, 11, md5(b"hello world"))
+
+
+async def test_an_object_tells_its_size_its_type_and_what_was_sent_with_it(store: PayloadStore, prefix: str) -> None:
+    name = prefix + "a"
+    assert await store.about(name) is None
+    metadata = {"mts-producer": "till%207", "mts-seqno": "9"}
+    multipart = await store.create_multipart(name, content_type="text/csv", metadata=metadata)
+    assert await store.about(name) is None
+    await store.abort_multipart(name, multipart)
+    await store.put_new(name, b"hello", content_type="text/plain")
+    about = await store.about(name)
+    assert about
+    assert (about.size, about.content_type, dict(about.metadata)) == (5, "text/plain", {})
+    assert abs(about.modified - time.time()) < 60
 
 
 async def test_an_existing_object_is_never_overwritten(store: PayloadStore, prefix: str) -> None:
@@ -264,6 +283,16 @@ async def test_a_multipart_is_completed_once(store: PayloadStore, producer: Prod
     assert await store.complete_multipart(name, multipart, parts) is True
     assert await store.complete_multipart(name, multipart, parts) is False
     assert await store.list_parts(name, multipart) is None
+
+
+async def test_the_host_itself_puts_parts(store: PayloadStore, prefix: str) -> None:
+    name, bodies = f"{prefix}own-parts", [b"a" * (5 << 20), b"end"]
+    multipart = await store.create_multipart(name, content_type="text/plain", metadata={})
+    parts = [await store.put_part(name, multipart, number, body) for number, body in enumerate(bodies, 1)]
+    assert [(part.number, part.size) for part in parts] == [(1, 5 << 20), (2, 3)]
+    assert await store.list_parts(name, multipart) == parts
+    assert await store.complete_multipart(name, multipart, parts) is True
+    assert await store.get_range(name, (5 << 20) - 1, (5 << 20) + 2) == b"aend"
 
 
 async def test_a_multipart_never_replaces_an_object(store: PayloadStore, producer: Producer, prefix: str) -> None:

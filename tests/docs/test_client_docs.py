@@ -53,6 +53,8 @@ def test_every_example_runs(example: Path, live: Live, tmp_path: Path) -> None:
         "large_file.py": "copy.mp4 has the same 6,291,456 bytes",
         "exactly_once.py": "second run: 1000 sent, 0 new",
         "async_pipeline.py": "{'ann': 100, 'bob': 100, 'eve': 100}",
+        "consume_transform_produce.py": "500 orders counted, 3001 in all",
+        "work_queue.py": "20 sent, 2 tries failed",
     }
     assert expected[example.name] in shown
 
@@ -69,8 +71,9 @@ def test_every_public_name_has_a_docstring_and_the_clients_have_the_same_methods
         assert getattr(sdk, name).__doc__, name
 
     def methods(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
+        return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert methods(sdk.Client) == methods(sdk.AsyncClient)
-    for kind in (sdk.Client, sdk.AsyncClient):
-        assert all(getattr(kind, name).__doc__ for name in methods(kind))
+    for name in ("BufferedPublisher", "Client", "Delivery", "Subscriber", "Subscription", "Transaction"):
+        kinds = getattr(sdk, name), getattr(sdk, f"Async{name}")
+        assert methods(kinds[0]) == methods(kinds[1])
+        assert all(getattr(kind, method).__doc__ for kind in kinds for method in methods(kind))

@@ -17,8 +17,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def run(script: str, live: Live, folder: Path, *command: str) -> str:
@@ -59,6 +59,25 @@ def test_the_readmes_shell_commands_work(live: Live, tmp_path: Path) -> None:
     assert '"data":"aGVsbG8="' in shown
 
 
+def test_the_commands_of_the_page_on_subjects_work(live: Live, tmp_path: Path) -> None:
+    commands = blocks("sh", (ROOT / "docs/topics.md").read_text("utf-8"))
+    script = "\n".join([f"url={live.url}", f'auth="Authorization: Bearer {live.token}"', *commands])
+    shown = run(script, live, tmp_path, "bash", "-euc")
+    assert '"quota":{"messages":1000000,"rate":5000}' in shown
+    assert '"state":"committed"' in shown
+    assert '"deleted":true' in shown
+
+
+def test_the_commands_of_the_page_on_transactions_work(live: Live, tmp_path: Path) -> None:
+    commands = blocks("sh", (ROOT / "docs/transactions.md").read_text("utf-8"))
+    script = "\n".join([f"url={live.url}", f'auth="Authorization: Bearer {live.token}"', *commands])
+    shown = run(script, live, tmp_path, "bash", "-euc")
+    before, after = shown.split('"messages":', 1)
+    assert before.count('"state":"stored"') == 2
+    assert after.startswith("[]")
+    assert after.count('"state":"committed"') == 6
+
+
 def test_the_readmes_python_works(live: Live, tmp_path: Path) -> None:
     (script,) = blocks("python")
     assert run(script, live, tmp_path, sys.executable, "-c").split()[1] == "15"
@@ -83,8 +102,18 @@ def test_the_limits_page_says_what_the_code_says() -> None:
         limits.MAX_UPLOADS_PER_REQUEST,
         limits.MAX_FETCH_LIMIT,
         limits.MAX_PRODUCER_ID_LENGTH,
+        limits.MAX_GROUP_LENGTH,
     ):
         assert f"{value:,}" in page
-    for value in (limits.MAX_SUBJECT_LENGTH, limits.MAX_HEADERS, limits.MAX_IDEMPOTENCY_KEY_LENGTH):
+    for value in (
+        limits.MAX_SUBJECT_LENGTH,
+        limits.MAX_PARTITIONS,
+        limits.MAX_HEADERS,
+        limits.MAX_IDEMPOTENCY_KEY_LENGTH,
+        limits.MAX_TRANSACTION_SECONDS,
+    ):
         assert re.search(rf"\b{value}\b", page)
     assert f"{limits.MAX_WAIT_SECONDS:g} s" in page
+    transactions = (ROOT / "tarantool/mts/transaction.lua").read_text("utf-8")
+    (rows,) = re.findall(r"MOST_ROWS = (\d+)", transactions)
+    assert f"| transaction | {int(rows):,} rows" in page

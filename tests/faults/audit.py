@@ -10,6 +10,8 @@ from typing import Any
 from tests.faults.load import payload_of
 from tests.live import Live, eventually
 
+OWN = ("_mts/ceiling/", "_mts/journal/", "_mts/backups/", "_mts/deletions/", "_mts/fsck/")
+
 
 def check_stream(live: Live, subject: str, acknowledged: Mapping[str, int]) -> Any:
     """Every acknowledged message is there under its sequence, once, with its payload; offsets have no hole.
@@ -44,8 +46,13 @@ def objects_of_rows(live: Live) -> set[str]:
 
 
 def objects_in_bucket(live: Live) -> set[str]:
-    pages = live.minio.s3().get_paginator("list_objects_v2").paginate(Bucket=live.minio.bucket)
-    return {item["Key"] for page in pages for item in page.get("Contents", ())}
+    """Payloads; what the host keeps there for a restore is not among them."""
+    return {name for name in names_in_bucket(live) if not name.startswith(OWN)}
+
+
+def names_in_bucket(live: Live, prefix: str = "") -> list[str]:
+    pages = live.minio.s3().get_paginator("list_objects_v2").paginate(Bucket=live.minio.bucket, Prefix=prefix)
+    return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
 
 def multiparts_in_bucket(live: Live, name: str) -> list[Any]:

@@ -16,7 +16,8 @@ Publish = Callable[[str], int | None]
 """Publishes the message of this name; its sequence when that is acknowledged, None when it may be tried again."""
 
 GIVE_UP_AFTER = 60.0
-_NO_ANSWER = (OSError, HTTPException)
+STANDING = 0.3
+NO_ANSWER = (OSError, HTTPException)
 _TRY_AGAIN = {429, 503}
 
 
@@ -35,7 +36,7 @@ def inline(live: Live, subject: str) -> Publish:
         headers = {"content-type": "text/plain", "idempotency-key": name}
         path = f"/v1/subjects/{subject}/messages"
         answer = live.api("POST", path, payload_of(name), headers, timeout=10)
-        return int(answer.json["sequence"]) if _accepted(answer, 200, 201) else None
+        return int(answer.json["sequence"]) if accepted(answer, 200, 201) else None
 
     return publish
 
@@ -48,7 +49,7 @@ def uploads(live: Live, subject: str) -> Publish:
         payload = payload_of(name)
         announced = {"size": len(payload), "producer_id": producer, "seqno": int(seqno)}
         ticket = live.api("POST", f"/v1/subjects/{subject}/uploads", announced, timeout=10)
-        if not _accepted(ticket, 200, 201):
+        if not accepted(ticket, 200, 201):
             return None
         if ticket.status == 200:
             return _sequence(ticket.json)
@@ -56,12 +57,13 @@ def uploads(live: Live, subject: str) -> Publish:
         if stored.status not in {200, 412}:
             return None
         done = live.api("POST", f"/v1/uploads/{ticket.json['upload_id']}/complete", timeout=10)
-        return _sequence(done.json) if _accepted(done, 200, 404, 409) and done.status == 200 else None
+        return _sequence(done.json) if accepted(done, 200, 404, 409) and done.status == 200 else None
 
     return publish
 
 
-def _accepted(answer: Answer, *expected: int) -> bool:
+def accepted(answer: Answer, *expected: int) -> bool:
+    """Whether it is one of these; False for what may be tried again."""
     if answer.status in expected:
         return True
     if answer.status in _TRY_AGAIN:
@@ -73,13 +75,13 @@ def _sequence(receipt: Any) -> int | None:
     return int(receipt["sequence"]) if receipt["state"] == "committed" else None
 
 
-class _Threads:
+class Threads:
     """Runs until the `with` block ends; what a thread raises is raised there."""
 
     def __init__(self) -> None:
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._failed: list[BaseException] = []
+        self.failed: list[BaseException] = []
 
     def __enter__(self) -> Any:
         for thread in self._threads:
@@ -89,23 +91,23 @@ class _Threads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped.set()
+        self.stopped.set()
         for thread in self._threads:
             thread.join()
-        if error is None and self._failed:
-            raise self._failed[0]
+        if error is None and self.failed:
+            raise self.failed[0]
 
-    def _add(self, run: Callable[..., None], *arguments: Any) -> None:
+    def add(self, run: Callable[..., None], *arguments: Any) -> None:
         def guarded() -> None:
             try:
                 run(*arguments)
             except BaseException as error:
-                self._failed.append(error)
+                self.failed.append(error)
 
         self._threads.append(threading.Thread(target=guarded))
 
 
-class Producers(_Threads):
+class Producers(Threads):
     """Each publishes one message after the other, and the same one again until it is acknowledged."""
 
     def __init__(self, publish: Publish, names: str, count: int) -> None:
@@ -113,24 +115,23 @@ class Producers(_Threads):
         self._publish = publish
         self.acknowledged: dict[str, int] = {}
         self.tries: Counter[str] = Counter()
+        self._acknowledged_at = time.monotonic()
         for number in range(count):
-            self._add(self._run, f"{names}{number}")
+            self.add(self._run, f"{names}{number}")
 
     def wait_for_more(self, count: int) -> None:
         """Until so many more messages are acknowledged."""
         target = len(self.acknowledged) + count
-        eventually(lambda: self._failed or len(self.acknowledged) >= target, within=GIVE_UP_AFTER)
+        eventually(lambda: self.failed or len(self.acknowledged) >= target, within=GIVE_UP_AFTER)
 
     def wait_for_a_refusal(self) -> None:
         """Until another message has to be sent again."""
         before = self.repeated
-        eventually(lambda: self._failed or self.repeated > before, within=GIVE_UP_AFTER)
+        eventually(lambda: self.failed or self.repeated > before, within=GIVE_UP_AFTER)
 
     def stands_still(self) -> bool:
-        """Nothing is acknowledged for a while."""
-        before = len(self.acknowledged)
-        time.sleep(0.3)
-        return len(self.acknowledged) == before
+        """Nothing was acknowledged for a while."""
+        return time.monotonic() - self._acknowledged_at > STANDING
 
     @property
     def repeated(self) -> int:
@@ -139,10 +140,11 @@ class Producers(_Threads):
 
     def _run(self, producer: str) -> None:
         number = 0
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             number += 1
             name = f"{producer}-{number}"
             self.acknowledged[name] = self._until_acknowledged(name)
+            self._acknowledged_at = time.monotonic()
 
     def _until_acknowledged(self, name: str) -> int:
         deadline = time.monotonic() + GIVE_UP_AFTER
@@ -150,7 +152,7 @@ class Producers(_Threads):
             self.tries[name] += 1
             try:
                 sequence = self._publish(name)
-            except _NO_ANSWER:
+            except NO_ANSWER:
                 sequence = None
             if sequence is not None:
                 return sequence
@@ -158,7 +160,7 @@ class Producers(_Threads):
         raise AssertionError(f"{name} was not acknowledged within {GIVE_UP_AFTER} s")
 
 
-class Reader(_Threads):
+class Reader(Threads):
     """Reads a subject from its beginning on, always from where the last page said."""
 
     def __init__(self, live: Live, subject: str) -> None:
@@ -167,18 +169,18 @@ class Reader(_Threads):
         self._live = live
         self._path = f"/v1/subjects/{subject}/messages?limit=1000&start="
         self._next = 1
-        self._add(self._run)
+        self.add(self._run)
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             try:
                 self._read_on()
-            except _NO_ANSWER:
+            except NO_ANSWER:
                 time.sleep(0.05)
 
     def _read_on(self) -> bool:
         answer = self._live.api("GET", f"{self._path}{self._next}", timeout=10)
-        if not _accepted(answer, 200):
+        if not accepted(answer, 200):
             return True
         page = answer.json
         self.seen += [int(message["sequence"]) for message in page["messages"]]

@@ -13,6 +13,8 @@ import pytest
 from tests.faults import load
 from tests.faults.audit import check_stream
 from tests.faults.load import Producers, Reader
+from tests.faults.readers import Follower, Workers
+from tests.integration.test_consumers import Durable, fill
 from tests.live import Answer, Live, start_live
 
 
@@ -49,9 +51,7 @@ def restart(live: Live) -> None:
     live.tarantool.start()
 
 
-def test_concurrent_commits_on_a_full_disk_are_refused_and_none_is_called_a_duplicate(
-    live: Live, subject: str
-) -> None:
+def test_concurrent_commits_on_a_full_disk_are_refused_and_none_is_called_a_duplicate(live: Live, subject: str) -> None:
     ticket = live.ticket(subject, 5)
     live.put(ticket, b"hello")
     upload = f"/v1/uploads/{ticket['upload_id']}"
@@ -109,3 +109,63 @@ def test_sequences_of_failed_commits_are_not_seen_by_readers(live: Live, subject
     assert [message["sequence"] for message in page["messages"]] == [first]
     assert page["next_sequence"] <= after, "a reader was sent behind a message that was still to come"
     assert [message["sequence"] for message in live.messages(subject)] == [first, after]
+
+
+def test_no_reader_is_answered_on_a_full_disk_and_nothing_of_it_counts(live: Live, subject: str) -> None:
+    first, second, _ = fill(live, subject, "a", "b", "c")
+    queue, plain, shared_out = (Durable(live, subject, name) for name in ("queue", "plain", "out"))
+    queue.put(mode="shared", max_deliver=1)
+    plain.put(last_sequence=first)
+    shared_out.put()
+    lease = queue.post("lease", seconds=600).json["lease_id"]
+    session = shared_out.post("sessions", session_id="w", ttl=300).json
+    ack = {**session["partitions"][0], "sequence": second}
+    del ack["position"]
+    before = live.api("GET", f"/v1/subjects/{subject}/consumers").json
+
+    with full_disk(live):
+        refused = all_at_once(
+            *[lambda: plain.post("ack", sequence=second)] * 8,
+            *[lambda: queue.post("lease")] * 4,
+            *[lambda: queue.post("ack", lease_id=lease, sequences=[first])] * 4,
+            *[lambda: queue.post("nack", lease_id=lease, sequences=[first])] * 4,
+            lambda: queue.post("extend", lease_id=lease, seconds=900),
+            lambda: shared_out.post("ack", session_id="w", epoch=session["epoch"], partitions=[ack]),
+            lambda: shared_out.post("sessions", session_id="other"),
+            lambda: plain.put(seek="first"),
+            lambda: Durable(live, subject, "fresh").put(),
+            lambda: live.api("DELETE", plain.path),
+        )
+        during = live.api("GET", f"/v1/subjects/{subject}/consumers").json
+
+    assert {(answer.status, answer.code) for answer in refused} == {(503, "unavailable")}
+    assert during == before
+    restart(live)
+    assert live.api("GET", f"/v1/subjects/{subject}/consumers").json == before
+    assert live.api("GET", f"/v1/subjects/{subject}/dead-letters").json["messages"] == []
+    assert queue.post("ack", lease_id=lease, sequences=[first]).json == {"acked": 1}
+    assert shared_out.post("ack", session_id="w", epoch=session["epoch"], partitions=[ack]).status == 200
+
+
+def test_acks_answered_while_the_disk_filled_again_and_again_still_count_after_a_restart(
+    live: Live, subject: str
+) -> None:
+    producers = Producers(load.inline(live, subject), "key", 3)
+    workers, follower = Workers(live, subject, "work", 4), Follower(live, subject, "position")
+
+    with workers, follower:
+        with producers:
+            for _ in range(8):
+                with full_disk(live):
+                    producers.wait_for_a_refusal()
+                producers.wait_for_more(4)
+            position = follower.position
+            restart(live)
+            producers.wait_for_more(4)
+        assert follower.state()["last_sequence"] >= position
+        for readers in (workers, follower):
+            readers.wait_until_done()
+
+    given = [message["sequence"] for message in live.messages(subject)]
+    assert follower.seen == given
+    assert workers.handed == set(given)

@@ -89,7 +89,7 @@ def test_what_is_not_ours_among_the_packs_is_never_touched(deaf: Live) -> None:
 async def test_a_host_that_dies_between_put_and_commit_leaves_nothing_and_its_message_is_stored_once(
     deaf: Live, subject: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def died(_name: str, _groups: Sequence[Group]) -> list[list[PackResult]]:
+    async def died(_name: str, _groups: Sequence[Group], **_how: bool) -> list[list[PackResult]]:
         raise unavailable("as if the host had died here")
 
     async with core_of(deaf) as core:
@@ -114,7 +114,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(
     async with core_of(deaf) as core:
         commit = core.metadata.commit_pack
 
-        async def lost(name: str, groups: Sequence[Group]) -> list[list[PackResult]]:
+        async def lost(name: str, groups: Sequence[Group], **_how: bool) -> list[list[PackResult]]:
             await commit(name, groups)
             raise unavailable("the answer was lost")
 

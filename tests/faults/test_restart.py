@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from minitoolstream.domain.limits import JSON_SAFE_INTEGER
-from tests.live import Live, start_live
+from tests.integration.test_consumers import Durable, sequences
+from tests.integration.test_event_stream import stream
+from tests.live import Live, eventually, start_live
 from tests.servers import tarantool_program
 
 
@@ -131,6 +133,7 @@ def test_sequences_never_go_back_when_every_row_is_gone(live: Live, subject: str
 
 def test_above_two_to_the_53_sequences_are_strings_and_taken_as_such(live: Live, subject: str) -> None:
     with_tarantool_stopped(live, f"box.sequence.message:set({JSON_SAFE_INTEGER - 2}ULL)")
+    eventually(live.hosts[0].ready)  # the ceiling follows
 
     shown = [live.publish(subject, b"%d" % number).json["sequence"] for number in range(5)]
     lines = b"\n".join(b'{"data": "%d"}' % number for number in (5, 6))
@@ -163,3 +166,43 @@ def test_above_two_to_the_53_seqnos_are_taken_as_numbers_and_strings(live: Live,
     assert (again.status, again.json["sequence"]) == (200, first.json["sequence"])
     assert named(live, subject, high - 1).code == "seqno_skipped"
     assert len(live.messages(subject)) == 2
+
+
+def test_above_two_to_the_53_positions_leases_and_events_are_strings_too(live: Live, subject: str) -> None:
+    above = str(max(int(live.publish(subject, b"x").json["sequence"]), JSON_SAFE_INTEGER))
+    with_tarantool_stopped(live, f"box.sequence.message:set({above}ULL)")
+    given = [live.publish(subject, b"%d" % number).json["sequence"] for number in range(4)]
+    assert all(isinstance(sequence, str) for sequence in given)
+    queue, plain, shared_out = (Durable(live, subject, name) for name in ("queue", "plain", "out"))
+
+    queue.put(mode="shared", start=given[0], max_deliver=1)
+    lease = queue.post("lease", limit=3).json
+    assert sequences(lease) == given[:3]
+    assert queue.post("extend", lease_id=lease["lease_id"], seconds=60, sequences=given[:2]).status == 200
+    assert queue.post("ack", lease_id=lease["lease_id"], sequences=[given[0]]).json == {"acked": 1}
+    assert queue.post("nack", lease_id=lease["lease_id"], sequences=[given[1]]).json["dead_lettered"] == 1
+    (dead,) = live.api("GET", f"/v1/subjects/{subject}/dead-letters").json["messages"]
+    assert dead["headers"]["mts-dlq-sequence"] == given[1]
+    assert (queue.now["outstanding"], queue.now["lag"], queue.now["last_sequence"]) == (1, 2, given[1])
+
+    plain.put(start=given[0])
+    assert sequences(plain.read()) == given
+    assert plain.post("ack", sequence=given[1]).json == {"last_sequence": given[1]}
+    assert plain.put(seek=given[2]).json["lag"] == 2
+    assert plain.post("ack", sequence=str(int(dead["sequence"]) + 1)).code == "beyond_end"
+
+    shared_out.put(start=given[0])
+    session = shared_out.post("sessions", session_id="w").json
+    (share,) = session["partitions"]
+    after = f"{share['partition']}:{given[0]}:{share['fence']}"
+    read = shared_out.read(session="w", epoch=session["epoch"], after=after)
+    assert sequences(read) == given[1:]
+    ack = {"partition": share["partition"], "fence": share["fence"], "sequence": given[2]}
+    acked = shared_out.post("ack", session_id="w", epoch=session["epoch"], partitions=[ack])
+    assert acked.json == {"last_sequence": given[2]}
+    with stream(live, subject, last_event_id=given[2]) as events:
+        assert [event["sequence"] for event in events.events(1)] == given[3:]
+    assert live.api("POST", f"/v1/subjects/{subject}/dead-letters/replay", {"sequences": [dead["sequence"]]}).json == {
+        "replayed": 1,
+        "more": False,
+    }

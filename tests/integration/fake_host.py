@@ -9,10 +9,11 @@ from typing import Any
 
 from minitoolstream.api.app import Request, Response, Route, answer
 from minitoolstream.config import load_settings
-from minitoolstream.host.asgi import Wiring
+from minitoolstream.host.app import Wiring
 from minitoolstream.host.functions import Functions
 from minitoolstream.host.serve import serve
-from tests.unit.asgi_client import FakeCore, echo, no_events, no_work
+from minitoolstream.services.jobs import Job
+from tests.unit.host_client import FakeCore, echo, no_events, no_work
 
 
 async def pid(request: Request) -> Response:
@@ -50,4 +51,5 @@ async def open_core(settings: Any, metrics: Any) -> FakeCore:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(load_settings(), Functions(ROUTES, no_events), Wiring(open_core, no_work)))
+    wiring = Wiring(open_core, (Job("reconcile", no_work, "reconcile.interval"),))
+    sys.exit(serve(load_settings(), Functions(ROUTES, no_events), wiring))

@@ -8,13 +8,13 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from minitoolstream.domain.limits import MIB
-from tests.live import Live
+from minitoolstream.stack.ports import free_port
+from tests.live import Live, eventually
 
 
 class Mts:
@@ -65,6 +65,26 @@ def test_a_file_goes_in_and_comes_out(mts: Mts, subject: str) -> None:
     assert mts("latest", subject).stdout.decode().strip() == sequence
 
 
+def test_status_is_about_the_host_that_is_named(mts: Mts, live: Live) -> None:
+    report = mts.json("status")
+    assert isinstance(report, dict)
+    assert (report["state"], report["http"], report["given_by"]) == ("running", live.url, "MTS_URL")
+    shown = mts("status").stdout.decode()
+    assert f"host at {live.url}, from MTS_URL; not the stack of this folder" in shown
+    assert "token" not in shown
+
+
+@pytest.mark.parametrize(("token", "words"), [("wrong", "refused the token from MTS_TOKEN"), ("", "no token is set")])
+def test_status_says_that_a_token_is_refused(mts: Mts, token: str, words: str) -> None:
+    assert words in mts("status", MTS_TOKEN=token).stdout.decode()
+
+
+def test_status_of_a_host_that_is_not_there_says_so(mts: Mts) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    shown = mts("status", MTS_URL=f"{url}/").stdout.decode()
+    assert shown.startswith(f"state: unreachable\nhost at {url}, from MTS_URL")
+
+
 def test_text_and_pipes_round_trip(mts: Mts, subject: str) -> None:
     receipt = mts.json("publish", subject, "--data", "grüße", "--header", "Größe=übergroß")
     assert isinstance(receipt, dict)
@@ -89,9 +109,8 @@ def test_ctrl_c_and_the_same_command_again(mts: Mts, live: Live, subject: str) -
         [*mts.command, "publish", subject, "film.mp4"], cwd=mts.folder, env=mts.environ, stderr=subprocess.PIPE
     )
     try:
-        while not any(file.stat().st_size for file in state.glob("*.json")):
-            assert process.poll() is None
-            time.sleep(0.002)
+        eventually(lambda: any(file.stat().st_size for file in state.glob("*.json")), pause=0.002)
+        assert process.poll() is None
         os.kill(live.minio.pid, signal.SIGSTOP)  # so that it cannot be faster than Ctrl-C
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=60)

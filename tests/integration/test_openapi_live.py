@@ -32,6 +32,8 @@ def as_it_is(_context: Any, value: Any) -> bytes:
 def test_every_answer_is_a_described_one(live: Live, case: Any) -> None:
     if case.query and "wait" in case.query:
         case.query["wait"] = 0
+    if isinstance(case.body, dict) and isinstance(case.body.get("wait"), int | float):
+        case.body["wait"] = min(case.body["wait"], 0)
     # Some rules span several fields (a pack's sizes and its size), which a schema cannot say.
     excluded: list[Any] = [positive_data_acceptance]
     if case.operation.label == "POST /v1/subjects/{subject}/messages":

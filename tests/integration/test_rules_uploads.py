@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.audit import OWN
 from tests.live import Live, send
 
 UPLOAD_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -16,7 +17,8 @@ UPLOAD_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-
 
 def keys(live: Live) -> set[str]:
     pages = live.minio.s3().get_paginator("list_objects_v2").paginate(Bucket=live.minio.bucket)
-    return {item["Key"] for page in pages for item in page.get("Contents", ())}
+    found = {item["Key"] for page in pages for item in page.get("Contents", ())}
+    return {key for key in found if not key.startswith(OWN)}
 
 
 def frames(*items: tuple[dict[str, Any], bytes]) -> bytes:

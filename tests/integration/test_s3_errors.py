@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from minitoolstream.adapters.s3.bucket import S3Bucket
 from minitoolstream.adapters.s3.client import S3Payloads
 from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.lifecycle import wanted_rules
 from minitoolstream.ports import ObjectInfo, StoredPart
 from tests.servers import MinioServer
 
@@ -188,3 +190,34 @@ async def test_wrong_keys_and_a_wrong_bucket_are_found_by_the_check(minio_server
             await store.check()
         assert caught.value.code == "unavailable"
         await store.close()
+
+
+async def test_a_store_that_does_not_tell_its_time_is_not_taken_at_any() -> None:
+    async with store_that_says((200, b"")) as (store, _):
+        with pytest.raises(MtsError, match="does not tell its time") as raised:
+            await store.now_ms()
+    assert raised.value.retryable
+
+
+async def test_a_user_that_may_not_look_after_the_lifecycle_is_told_what_it_needs() -> None:
+    async with store_that_says((403, error("AccessDenied"))) as (store, _):
+        bucket = S3Bucket(store.requests)
+        for call in (bucket.lifecycle(), bucket.set_lifecycle(wanted_rules([])), bucket.state()):
+            with pytest.raises(MtsError, match="s3:PutLifecycleConfiguration") as raised:
+                await call
+            assert raised.value.code == "not_configured"
+            assert LEAKY not in raised.value.message
+
+
+async def test_a_bucket_without_a_lifecycle_has_no_rules_and_one_that_is_missing_is_an_error() -> None:
+    async with store_that_says((404, error("NoSuchLifecycleConfiguration"))) as (store, _):
+        assert await S3Bucket(store.requests).lifecycle() == []
+    async with store_that_says((404, error("NoSuchBucket"))) as (store, _):
+        with pytest.raises(MtsError, match="does not exist"):
+            await S3Bucket(store.requests).lifecycle()
+
+
+async def test_taking_away_the_last_rule_deletes_the_configuration() -> None:
+    async with store_that_says((204, b"")) as (store, answers):
+        await S3Bucket(store.requests).set_lifecycle([])
+    assert answers.asked == ["DELETE"]

@@ -52,6 +52,26 @@ class Stack:
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout + done.stderr
 
+    def shell(self, script: str) -> str:
+        """Commands as a page of the docs shows them."""
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        mts = self.folder / "bin" / "mts"
+        mts.parent.mkdir(exist_ok=True)
+        mts.write_text(f'#!/bin/sh\nexec {sys.executable} -m minitoolstream.cli.main "$@"\n')
+        mts.chmod(0o755)
+        url = self.status()["http"] or ""
+        done = subprocess.run(
+            ["bash", "-euc", script],
+            cwd=self.folder,
+            env={**self.environ, "PATH": path, "url": url},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout + done.stderr
+
     def status(self) -> dict[str, Any]:
         return look(load_settings(self.environ, cwd=self.folder))
 
@@ -92,7 +112,9 @@ def running(new_stack: Callable[..., Stack]) -> Stack:
 
 def test_up_starts_everything_and_status_says_where(running: Stack) -> None:
     report = json.loads(running.command("status", "--json").stdout)
-    assert report == running.status()
+    again = running.status()
+    del report["retention"]["time"], again["retention"]["time"]
+    assert report == again
     assert report["state"] == "running"
     assert report["ready"] is True
     assert report["object_store"]["kind"] == "minio"
@@ -100,6 +122,32 @@ def test_up_starts_everything_and_status_says_where(running: Stack) -> None:
     assert set(running.pids()) == _PARTS
     assert report["rejected_events"] == []
     assert Path(report["token_file"]).read_text() == running.command("token").stdout.strip()
+
+
+def test_status_says_that_a_token_is_refused(running: Stack) -> None:
+    shown = running.mts("status", MTS_TOKEN="wrong")
+    assert "state: running" in shown
+    assert "the host refused the token from MTS_TOKEN" in shown
+    assert json.loads(running.command("status", "--json", MTS_TOKEN="wrong").stdout)["token_refused"] == "MTS_TOKEN"
+    assert "refused" not in running.mts("status")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("MTS_TARANTOOL_MEMORY", "1KiB", "'1KiB' is not between 32MiB and 1TiB"),
+        ("MTS_MINIO_BUCKET", "No_Bucket", "'No_Bucket' is no name for a bucket"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_before_anything_is_touched(
+    running: Stack, name: str, value: str, words: str
+) -> None:
+    before = running.pids()
+    for command in (("up",), ("serve",), ("config", "show")):
+        refused = running.command(*command, **{name: value})
+        assert refused.returncode == 2
+        assert words in refused.stderr
+    assert running.pids() == before
 
 
 def test_a_message_goes_through_it(running: Stack) -> None:

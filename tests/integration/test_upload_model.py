@@ -24,7 +24,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.adapters.tarantool.audit import TarantoolAudit
+from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
+from minitoolstream.adapters.tarantool.delivery import TarantoolDelivery
+from minitoolstream.adapters.tarantool.recovery import TarantoolJournal, TarantoolRestore
+from minitoolstream.adapters.tarantool.retention import TarantoolRetention
+from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
+from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
 from minitoolstream.bootstrap import assemble
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
@@ -74,6 +82,17 @@ class World:
         return self.runner.run(coroutine)
 
 
+class StoreInStep(MemoryPayloads):
+    """Its clock is Tarantool's, however far that was moved: nothing is deleted by clocks that differ (rule 27)."""
+
+    def __init__(self, metadata: ClockedMetadata) -> None:
+        super().__init__(min_part=1)
+        self._metadata = metadata
+
+    async def now_ms(self) -> int:
+        return await self._metadata.now_ms()
+
+
 @dataclass
 class Announced:
     """An upload as the model knows it; `name` and `expires_at` are None and 0 for a frame of a pack."""
@@ -118,10 +137,19 @@ class UploadMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         self.subject = next(world.subjects)
-        self.payloads = MemoryPayloads(min_part=1)
+        self.payloads = StoreInStep(world.metadata)
         self.core: Core = assemble(
             world.settings,
             metadata=world.metadata,
+            deliveries=TarantoolDelivery(world.metadata.connection),
+            subjects=TarantoolSubjects(world.metadata.connection, world.settings),
+            transactions=TarantoolTransactions(world.metadata.connection, world.settings),
+            retention=TarantoolRetention(world.metadata.connection),
+            bucket=MemoryBucket(),
+            journal=TarantoolJournal(world.metadata.connection),
+            restores=TarantoolRestore(world.metadata.connection, world.settings),
+            deletions=TarantoolDeletions(world.metadata.connection, world.settings),
+            audit=TarantoolAudit(world.metadata.connection, world.settings),
             payloads=self.payloads,
             signer=PlainSigner(),
             metrics=NoMetrics(),
@@ -276,10 +304,13 @@ class UploadMachine(RuleBasedStateMachine):
             self._appears(result.receipt, payload)
             return
         owner = self.producers[producer]
-        first = owner.first()
+        first, pending = owner.first(), owner.pending.get(seqno)
         if seqno in owner.stored:
             assert result.receipt is not None
             assert (result.receipt.sequence, result.receipt.duplicate) == (owner.stored[seqno], True)
+        elif pending is not None and pending.name is None:  # sent again while it waits
+            assert result.receipt is not None
+            assert (result.receipt.upload_id, result.receipt.state) == (pending.id, State.STORED)
         elif seqno <= owner.last or seqno in owner.pending:
             assert result.error is not None
             assert result.error.code == ("seqno_in_use" if seqno in owner.pending else "seqno_skipped")

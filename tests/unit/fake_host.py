@@ -103,7 +103,7 @@ class FakeHost:
 
     def client(self, tmp_path: Path | None = None, urls: Sequence[str] = HOSTS[:1], seconds: float = 30) -> AsyncClient:
         client = AsyncClient(urls, TOKEN, state_dir=tmp_path or NOWHERE)
-        client._transport._http = self  # type: ignore[assignment]
+        client._transport._http = client._transport._waiting = self  # type: ignore[assignment]
         client._transport.retry = RetryPolicy(seconds, lambda: 1.0, self._sleep, lambda: self.now)
         client._transport._current = 0
         return client
@@ -190,6 +190,8 @@ class FakeHost:
                 return self._page(subject, query)
             case "GET", ["subjects", subject, "latest"]:
                 return _json(200, {"subject": subject, "latest_sequence": self._latest(subject)})
+            case "GET", ["subjects", subject]:
+                return self._subject(subject)
             case "GET", ["messages", sequence]:
                 if not 1 <= int(sequence) <= len(self.messages):
                     return _error(404, "not_found")
@@ -200,6 +202,12 @@ class FakeHost:
             case "POST", ["reconcile"]:
                 return _json(200, {"committed": 2, "expired": 1})
         raise AssertionError(f"{method} {path}")
+
+    def _subject(self, subject: str) -> HttpResponse:
+        if not self._latest(subject):
+            return _error(404, "unknown_subject")
+        counts = dict.fromkeys(("incarnation", "created_at", "messages", "bytes"), 1)
+        return _json(200, {"subject": subject, "latest_sequence": self._latest(subject), **counts})
 
     def _ticket(self, subject: str, spec: dict[str, Any]) -> HttpResponse:
         key = (spec.get("producer_id"), spec.get("seqno"))

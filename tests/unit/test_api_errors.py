@@ -18,6 +18,6 @@ def test_every_code_that_a_server_raises_has_a_status() -> None:
         for path in (ROOT / "minitoolstream" / layer).rglob("*.py"):
             raised |= set(re.findall(rf"MtsError\(\s*{CODE}", path.read_text("utf-8")))
     for path in (ROOT / "tarantool" / "mts").rglob("*.lua"):
-        raised |= set(re.findall(r"refuse\('([a-z_]+)'", path.read_text("utf-8")))
+        raised |= set(re.findall(r"errors\.refuse\('([a-z_]+)'", path.read_text("utf-8")))
     assert len(raised) > 15
     assert raised <= set(HTTP_STATUS)

@@ -96,7 +96,10 @@ def test_the_schedule_runs_the_reconciler(kit: CoreKit) -> None:
     kit.advance(60)
     event = {"version": "0", "account": "", "region": "", "detail": {}, "detail-type": "", "source": "", "time": ""}
     event |= {"id": "", "resources": []}
-    assert function("ttl_sweeper").sweep(event, Context())["committed"] == 1
+    swept = function("ttl_sweeper").sweep(event, Context())
+    done = {name: {what: count for what, count in counts.items() if count} for name, counts in swept["done"].items()}
+    assert (done["reconcile"]["committed"], done["journal"]["segments"], done["backup"]) == (1, 1, {"made": 1})
+    assert not swept["cut_off"]
 
 
 def test_a_container_opens_its_core_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +131,13 @@ def test_an_unknown_query_parameter_is_named(kit: CoreKit) -> None:
     status, body = call("fetch", gateway("GET", "/v1/subjects/{subject}/latest", SUBJECT, query={"limmit": "1"}))
     assert status == 400
     assert "limmit" in body["error"]["message"]
+
+
+def test_a_long_poll_waits_and_a_stream_is_refused_with_the_way_out(kit: CoreKit) -> None:
+    call("publish", gateway("POST", "/v1/subjects/{subject}/messages", SUBJECT, b"x"))
+    path = "/v1/subjects/{subject}/subscribe"
+    status, page = call("fetch", gateway("GET", path, SUBJECT, query={"start": "first", "wait": "5"}))
+    assert (status, page["messages"][0]["sequence"]) == (200, 1)
+    status, refused = call("fetch", gateway("GET", path, SUBJECT, headers={"Accept": "text/event-stream"}))
+    assert (status, refused["error"]["code"]) == (400, "bad_request")
+    assert "wait=" in refused["error"]["message"]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitoolstream.api import parse
+from minitoolstream.api import parse, parse_delivery
 from minitoolstream.api.app import Request
 from minitoolstream.api.schema import InlineRequest, UploadRequest
+from minitoolstream.domain import media_types
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pack import InlineMessage
+from minitoolstream.domain.pack import AlikeMessages, InlineMessage
 from minitoolstream.domain.upload import UploadSpec
 
 DEEP = 200_000
@@ -179,7 +180,7 @@ def test_wrong_headers_are_refused_by_name(headers: dict[str, str], words: str) 
     assert words in message(parse.inline_of, request(b"x", headers))
 
 
-JSON = {"content-type": parse.JSON_MESSAGE + "; charset=utf-8"}
+JSON = {"content-type": media_types.JSON_MESSAGE + "; charset=utf-8"}
 
 
 def test_a_json_message_is_text_or_base64() -> None:
@@ -222,12 +223,18 @@ def framed(*items: tuple[Any, bytes]) -> bytes:
     return b"".join(fields)
 
 
-FRAMES, LINES = {"content-type": parse.FRAMES}, {"content-type": parse.JSON_LINES}
+FRAMES, LINES = {"content-type": media_types.FRAMES}, {"content-type": media_types.JSON_LINES}
+
+
+def items_of(body: bytes, headers: dict[str, str]) -> list[InlineMessage | MtsError]:
+    items = parse.batch_of(request(body, headers))
+    assert isinstance(items, list)
+    return items
 
 
 def test_a_batch_of_frames() -> None:
     meta = {"content_type": "a/b", "headers": {"h": "1"}, "producer_id": "p", "seqno": "3", "epoch": 1}
-    items = parse.batch_of(request(framed((None, b"x"), (meta, b""), (meta, b"y"), ({}, b"z")), FRAMES))
+    items = items_of(framed((None, b"x"), (meta, b""), (meta, b"y"), ({}, b"z")), FRAMES)
     assert items == [
         InlineMessage("orders", b"x", "application/octet-stream"),
         InlineMessage("orders", b"", "a/b", {"h": "1"}, "p", 3, 1),
@@ -236,10 +243,29 @@ def test_a_batch_of_frames() -> None:
     ]
 
 
+@pytest.mark.parametrize("meta", [None, {}, {"content_type": "a/b", "headers": {"h": "1"}}])
+def test_frames_with_the_same_metadata_are_read_together(meta: Any) -> None:
+    found = parse.batch_of(request(framed((meta, b"x"), (meta, b""), (meta, b"y")), FRAMES))
+    described = meta or {"content_type": "application/octet-stream", "headers": {}}
+    like = InlineMessage("orders", b"", described["content_type"], described["headers"])
+    assert found == AlikeMessages(like, [b"x", b"", b"y"])
+
+
+def test_frames_of_one_producer_are_never_read_together() -> None:
+    meta = {"producer_id": "p", "seqno": 1}
+    like = InlineMessage("orders", b"x", "application/octet-stream", {}, "p", 1)
+    assert items_of(framed((meta, b"x"), (meta, b"x")), FRAMES) == [like, like]
+
+
+def test_wrong_metadata_that_all_frames_share_is_told_for_each() -> None:
+    items = items_of(framed(({"seqno": 1}, b"x"), ({"seqno": 1}, b"y")), FRAMES)
+    assert [isinstance(item, MtsError) for item in items] == [True, True]
+
+
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl; charset=utf-8"])
 def test_a_batch_of_json_lines(kind: str) -> None:
     body = b'{"data":"a"}\n\n {"data":"b","producer_id":"p","seqno":1}\r\n'
-    items = parse.batch_of(request(body, {"content-type": kind}))
+    items = items_of(body, {"content-type": kind})
     assert [(item.data, item.seqno) for item in items if isinstance(item, InlineMessage)] == [(b"a", None), (b"b", 1)]
 
 
@@ -252,6 +278,7 @@ def test_a_batch_of_json_lines(kind: str) -> None:
         (b"{}", {"content-type": "application/json"}, "not application/json"),
         (b"{}", {}, "without a content type"),
         pytest.param(b'{"data":""}\n' * 10_001, LINES, "1 to 10000", id="too many lines"),
+        pytest.param(framed((None, b"")) * 10_001, FRAMES, "1 to 10000", id="too many frames"),
     ],
 )
 def test_a_batch_that_cannot_be_read_is_refused(body: bytes, headers: dict[str, str], words: str) -> None:
@@ -268,7 +295,7 @@ def test_a_batch_that_cannot_be_read_is_refused(body: bytes, headers: dict[str, 
     ],
 )
 def test_one_bad_item_is_told_by_itself(body: bytes, headers: dict[str, str], words: str) -> None:
-    good, bad = parse.batch_of(request(body, headers))
+    good, bad = items_of(body, headers)
     assert isinstance(good, InlineMessage)
     assert isinstance(bad, MtsError)
     assert words in bad.message
@@ -294,9 +321,9 @@ def test_a_batch_takes_no_idempotency_key() -> None:
         (parse.limit_of, {"limit": "1000"}, 1000),
         (parse.partition_of, {}, None),
         (parse.partition_of, {"partition": "3"}, 3),
-        (parse.start_of, {}, 1),
-        (parse.start_of, {"start": "last"}, "last"),
-        (parse.start_of, {"start": "9007199254740993"}, 2**53 + 1),
+        (parse_delivery.start_of, {}, None),
+        (parse_delivery.start_of, {"start": "last"}, "last"),
+        (parse_delivery.start_of, {"start": "9007199254740993"}, 2**53 + 1),
         (parse.wait_of, {}, 0.0),
         (parse.wait_of, {"wait": "25"}, 25.0),
         (parse.wait_of, {"wait": "1.5e-1"}, 0.15),
@@ -314,8 +341,8 @@ def test_a_query_is_read(call: Any, query: dict[str, str], value: Any) -> None:
         (parse.limit_of, {"limit": "9" * 30}, "limit"),
         (parse.limit_of, {"limit": ""}, "limit"),
         (parse.partition_of, {"partition": "-1"}, "partition"),
-        (parse.start_of, {"start": "begin"}, "start"),
-        (parse.start_of, {"start": str(2**63)}, "start"),
+        (parse_delivery.start_of, {"start": "begin"}, "start"),
+        (parse_delivery.start_of, {"start": str(2**63)}, "start"),
         *(
             (parse.wait_of, {"wait": text}, "wait")
             for text in ("-1", "25.1", "nan", "inf", "1e999", "1_0", " 1", "", "٣")

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from minitoolstream.domain.subject import new_id
-from minitoolstream.host.asgi import Host, Wiring
+from minitoolstream.host.app import Host, Wiring
 from minitoolstream.host.board import Board
 from minitoolstream.host.functions import load_functions
 from minitoolstream.host.metrics import Metrics
-from minitoolstream.services.reconcile_uploads import reconcile
+from minitoolstream.services.jobs import JOBS
 from tests.core_kit import CoreKit, core_kit
-from tests.unit.asgi_client import TOKEN, WEBHOOK_TOKEN, Answer, call
+from tests.unit.host_client import TOKEN, WEBHOOK_TOKEN, Answer, call
 
 JSON = {"content-type": "application/json"}
 
@@ -49,7 +49,7 @@ async def api() -> AsyncIterator[Api]:
     async def open_core(*_: Any) -> Any:
         return kit.core
 
-    wiring = Wiring(open_core, reconcile)
+    wiring = Wiring(open_core, JOBS)
     host = Host(kit.core.settings, load_functions(), Metrics(Board(1), 0), wiring)
     await host.start()
     yield Api(host, kit)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from minitoolstream.api.errors import HTTP_STATUS
 from minitoolstream.cli import output
 from minitoolstream.cli.main import Group, cli
 from minitoolstream.cli.output import EXIT_CODES_HELP, Exit, emit, exit_code, json_option
@@ -78,7 +81,7 @@ def test_each_error_has_its_exit_code(code: str, expected: int) -> None:
 
 
 def test_every_code_with_an_exit_code_of_its_own_is_raised_somewhere() -> None:
-    assert set(output._EXIT_OF_CODE) | set(output._HINTS) <= raised_by()
+    assert set(output._EXIT_OF_CODE) | set(output._HINTS) <= raised_by() | set(HTTP_STATUS)
 
 
 def test_ctrl_c_is_130() -> None:
@@ -191,3 +194,20 @@ def test_progress_is_silent_where_nobody_watches() -> None:
 def test_sizes_and_times_are_readable() -> None:
     assert [human_size(n) for n in (0, 1023, 1536, 5 * 2**40)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
     assert [human_time(n) for n in (0, 75, 3675)] == ["0:00", "1:15", "1:01:15"]
+
+
+def test_ctrl_c_while_the_command_is_still_being_loaded_is_130() -> None:
+    code = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "click":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from minitoolstream.cli.entry import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "error: interrupted\n")

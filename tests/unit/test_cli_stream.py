@@ -14,6 +14,7 @@ from minitoolstream.cli import stream_commands
 from minitoolstream.cli.filenames import safe_filename
 from minitoolstream.cli.main import cli
 from minitoolstream.client import Client
+from minitoolstream.client._subscription_sync import Subscription
 from tests.unit.fake_host import HOSTS, TOKEN, FakeHost, answer, api_error
 
 Mts = Callable[..., Result]
@@ -59,6 +60,15 @@ def test_publish_a_text(mts: Mts, host: FakeHost) -> None:
     assert json.loads(result.stdout) == {"state": "committed", "sequence": 1, "partition": 0, "offset": 0}
     assert host.messages[0].data == b"hello"
     assert host.messages[0].meta["content_type"] == "text/markdown"
+
+
+def test_a_seqno_that_is_taken_says_that_nothing_was_stored(mts: Mts, host: FakeHost, tmp_path: Path) -> None:
+    named = ("--producer-id", "till-7", "--seqno", "1")
+    assert mts("publish", "orders", "--data", "first", *named).exit_code == 0
+    again = mts("publish", "orders", "--data", "second", *named)
+    text = "text: seqno 1 is message 1 already; this time nothing was stored\n"
+    assert (again.exit_code, again.stdout) == (0, text)
+    assert [message.data for message in host.messages] == [b"first"]
 
 
 def test_publish_stdin(mts: Mts, host: FakeHost) -> None:
@@ -139,8 +149,14 @@ def test_ctrl_c_in_the_second_of_three_files_names_the_rest(
         (["publish", "orders", "--data", "x", "--header", "novalue"], 2, "not of the form"),
         (["publish", "orders", "--data", "x", "--seqno", "1"], 2, "belong together"),
         (["publish", "orders", "a", "--data", "x"], 2, "not both"),
+        (["publish", "orders", "--data", "\udcff\udcfe"], 2, "not valid UTF-8"),
+        (["publish", "orders", "--data", "x", "--header", "a=\udcff"], 2, "not valid UTF-8"),
         (["fetch", "orders", "--start", "soon"], 2, "neither a sequence"),
         (["fetch", "orders", "--limit", "5000"], 2, "1<=x<=1000"),
+        (["fetch", "orders", "--start", "9" * 26], 2, "is too large"),
+        (["fetch", "orders", "--start", "9" * 5000], 2, "is too large"),
+        (["publish", "orders", "--data", "x", "--producer-id", "p", "--seqno", "9" * 26], 2, "is too large"),
+        (["get", "9" * 26], 2, "is too large"),
         (["get", "7"], 3, "not_found"),
         (["get", "7", "--json", "-o", "-"], 3, "not_found"),
         (["receipt", "nonsense"], 2, "not an upload id"),
@@ -158,6 +174,22 @@ def test_an_unreachable_host_says_how_to_start_it(mts: Mts, host: FakeHost) -> N
     result = mts("latest", "orders")
     assert result.exit_code == 5
     assert "mts up" in result.stderr
+
+
+def test_tail_ends_when_there_is_no_host(mts: Mts, host: FakeHost) -> None:
+    host.down = set(HOSTS)
+    refused = mts("tail", "orders")
+    assert refused.exit_code == 5
+    assert "cannot reach the host" in refused.stderr
+
+
+def test_ctrl_c_is_how_a_tail_that_follows_ends(mts: Mts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Subscription, "batches", interrupt)
+    ended = mts("tail", "orders", "-f")
+    assert (ended.exit_code, ended.output) == (130, "")
 
 
 def test_a_bad_token_says_where_one_is(mts: Mts, host: FakeHost) -> None:
@@ -199,8 +231,11 @@ def test_fetch_json_is_the_page_of_the_api(mts: Mts, host: FakeHost) -> None:
 def test_fetch_of_nothing_is_3(mts: Mts) -> None:
     result = mts("fetch", "orders")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "no messages in orders" in result.stderr
-    result = mts("fetch", "orders", "--json")
+    assert result.stderr == "there is no subject orders\n"
+    mts("publish", "orders", "--data", "x")
+    result = mts("fetch", "orders", "--start", "2")
+    assert "no messages in orders from 2 on" in result.stderr
+    result = mts("fetch", "others", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["messages"] == []
 

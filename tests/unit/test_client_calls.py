@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,41 @@ async def test_a_bad_subject_is_refused_before_anything_is_sent(subject: str) ->
         with pytest.raises(MtsError, match="is not valid"):
             await call
     assert host.log == []
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\x00", "\udcff"])
+def test_a_token_that_no_header_can_carry_is_refused(token: str) -> None:
+    with pytest.raises(MtsError) as caught:
+        AsyncClient(HOSTS, token)
+    assert caught.value.details == {"field": "token"}
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("data", lambda client: client.publish("orders", "\udcff")),
+        ("headers", lambda client: client.publish("orders", b"x", headers={"a": "\udcff"})),
+        ("headers", lambda client: client.publish("orders", b"x", headers={"a": 5})),
+        ("headers", lambda client: client.publish("orders", b"x", headers={5: "a"})),
+        ("subject", lambda client: client.publish(5, b"x")),
+        ("group", lambda client: client.publish("orders", b"x", group=5)),
+        ("content_type", lambda client: client.publish("orders", b"x", content_type=5)),
+        ("producer_id", lambda client: client.publish("orders", b"x", producer_id=5, seqno=1)),
+        ("seqno", lambda client: client.publish("orders", b"x", producer_id="p", seqno=1.5)),
+        ("idempotency_key", lambda client: client.publish("orders", b"x", idempotency_key="")),
+        ("idempotency_key", lambda client: client.publish("orders", b"x", idempotency_key="a\nb")),
+        ("producer_id", lambda client: client.start_producer("orders", "\udcff")),
+        ("sequence", lambda client: client.get("abc")),
+        ("sequence", lambda client: client.get(-1)),
+        ("durable", lambda client: client.consumers.get("orders", "\udcff")),
+        ("durable", lambda client: client.consumers.get("orders", 5)),
+    ],
+)
+async def test_an_argument_that_cannot_be_sent_is_named(field: str, call: Any) -> None:
+    host = FakeHost()
+    with pytest.raises(MtsError) as caught:
+        await call(host.client())
+    assert (caught.value.code, caught.value.details["field"], host.log) == ("bad_request", field, [])
 
 
 def test_an_address_that_is_not_one_is_refused() -> None:

@@ -15,11 +15,10 @@ from minitoolstream.config import (
     env_name,
     find_home,
     load_settings,
-    parse_bytes,
-    parse_duration,
     user_state_dir,
 )
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.setting_values import duration, size
 
 
 @pytest.fixture
@@ -41,6 +40,14 @@ def refusal(folder: Path, yaml: str | None = None, **environ: str) -> str:
         load(folder, yaml, None, **environ)
     assert caught.value.code == "bad_config"
     return caught.value.message
+
+
+@pytest.mark.parametrize("token", ["x\r", "x\ny", "x\x1b", "x\udcff"])
+def test_a_token_that_no_header_can_carry_is_refused_by_the_name_of_its_variable(folder: Path, token: str) -> None:
+    message = refusal(folder, MTS_TOKEN=token)
+    assert "MTS_TOKEN" in message
+    assert message.isprintable()
+    assert token not in message
 
 
 def test_without_any_source_every_value_is_the_default(tmp_path: Path) -> None:
@@ -179,6 +186,19 @@ def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:
         ("MTS_UPLOADS_PART_SIZE", "6GiB", "uploads.part_size"),
         ("MTS_TARANTOOL_WAL_MODE", "none", "tarantool.wal_mode"),
         ("MTS_LOGGING_LEVEL", "loud", "logging.level"),
+        ("MTS_TARANTOOL_MEMORY", "1KiB", "tarantool.memory"),
+        ("MTS_TARANTOOL_ADDRESS", "127.0.0.1:99999", "tarantool.address"),
+        ("MTS_TARANTOOL_ADDRESS", "tcp://db:3301", "tarantool.address"),
+        ("MTS_TARANTOOL_TIMEOUT", "0", "tarantool.timeout"),
+        ("MTS_MINIO_ENDPOINT", "http://:9000", "minio.endpoint"),
+        ("MTS_MINIO_ENDPOINT", "s3://store", "minio.endpoint"),
+        ("MTS_MINIO_ENDPOINT", "http://store:port", "minio.endpoint"),
+        ("MTS_MINIO_PUBLIC_ENDPOINT", "https://store/prefix", "minio.public_endpoint"),
+        ("MTS_MINIO_REGION", "us east", "minio.region"),
+        ("MTS_SERVER_INLINE_LIMIT", "0", "server.inline_limit"),
+        ("MTS_UPLOADS_TICKET_LIFE", "8d", "uploads.ticket_life"),
+        ("MTS_PACKS_GRACE", "0s", "packs.grace"),
+        ("MTS_RECONCILE_INTERVAL", "0", "reconcile.interval"),
     ],
 )
 def test_a_wrong_variable_is_refused_by_key_and_name(folder: Path, name: str, value: str, key: str) -> None:
@@ -187,11 +207,60 @@ def test_a_wrong_variable_is_refused_by_key_and_name(folder: Path, name: str, va
     assert repr(value) in message
 
 
+def test_a_bound_is_told_as_a_user_writes_it(folder: Path) -> None:
+    assert refusal(folder, MTS_TARANTOOL_MEMORY="1KiB").endswith("'1KiB' is not between 32MiB and 1TiB")
+
+
+@pytest.mark.parametrize(
+    "name", ["ab", "a" * 64, "Big", "a_b", "-ab", "ab-", "a..b", "10.0.0.1", "a b", "a/b", "bücket"]
+)
+def test_a_bucket_that_no_store_would_take_is_refused(folder: Path, name: str) -> None:
+    assert "is no name for a bucket: 3 to 63 of" in refusal(folder, MTS_MINIO_BUCKET=name)
+
+
+@pytest.mark.parametrize("name", ["abc", "a" * 63, "my-bucket.of.2026", "10.0.0"])
+def test_a_bucket_that_stores_take_is_taken(folder: Path, name: str) -> None:
+    assert load(folder, MTS_MINIO_BUCKET=name)["minio.bucket"] == name
+
+
+@pytest.mark.parametrize("text", ["store", "store:9000", "[::1]:9000", "http://store", "https://10.0.0.1:443/"])
+def test_endpoints_with_and_without_a_scheme(folder: Path, text: str) -> None:
+    assert load(folder, MTS_MINIO_ENDPOINT=text)["minio.endpoint"] == text
+
+
 def test_sections_of_the_specification_that_have_no_effect_yet_are_said(folder: Path) -> None:
-    settings = load(folder, "ttl: {default: 24h}\nsubscription: {}\nserver: {port: 5}")
+    settings = load(folder, "vault: {default: 24h}\nsubscription: {}\nserver: {port: 5}")
     assert settings["server.port"] == 5
-    assert [warning for warning in settings.warnings if "`ttl` has no effect" in warning]
+    assert [warning for warning in settings.warnings if "`vault` has no effect" in warning]
     assert len(settings.warnings) == 2
+
+
+def test_the_time_of_messages_is_read_as_the_specification_writes_it(folder: Path) -> None:
+    settings = load(
+        folder, "ttl: {default: 48h, channels: [{channel: logs, duration: 7d}, {channel: e.v, duration: 1y}]}"
+    )
+    assert (settings["ttl.enabled"], settings["ttl.default"]) == (True, 172800)
+    assert settings["ttl.channels"] == (("logs", 604800), ("e.v", 31536000))
+    assert load(folder, MTS_TTL_CHANNELS="logs=7d, metrics=30d")["ttl.channels"][1] == ("metrics", 2592000)
+    assert ",".join(map(str, settings["ttl.channels"])) == "logs=604800s,e.v=31536000s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{default: 0s}",
+        "{default: 11y}",
+        "{channels: [{channel: logs}]}",
+        "{channels: [logs=0s]}",
+        "{channels: ['=1d']}",
+        "{channels: [a=1d, a=2d]}",
+        "{channels: [{channel: a/b, duration: 1d}]}",
+        "{check_interval: 0s}",
+    ],
+)
+def test_a_time_that_messages_cannot_have_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(MtsError, match="ttl"):
+        load(folder, f"ttl: {text}")
 
 
 def test_an_empty_file_is_as_good_as_none(folder: Path) -> None:
@@ -248,22 +317,22 @@ def test_a_copy_with_other_values_says_so() -> None:
     ],
 )
 def test_durations(text: Any, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+    assert duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("16MiB", 2**24), ("5GB", 5 * 10**9), ("1kib", 1024), (17, 17), ("3 B", 3), ("1TiB", 2**40)]
 )
 def test_sizes(text: Any, count: int) -> None:
-    assert parse_bytes(text) == count
+    assert size(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5.2s", "1 fortnight", None, True])
 def test_what_is_neither_is_refused_with_an_example(text: Any) -> None:
     with pytest.raises(ValueError, match="write 30s"):
-        parse_duration(text)
+        duration(text)
     with pytest.raises(ValueError, match="write 512KiB"):
-        parse_bytes(text)
+        size(text)
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("ON", True), ("1", True), ("no", False), ("off", False)])

@@ -36,6 +36,11 @@ def refused(check: Any, *arguments: Any) -> MtsError:
     return caught.value
 
 
+@pytest.mark.parametrize("number", [MAX_SEQUENCE + 1, str(MAX_SEQUENCE + 1), "9" * 26, "9" * 5000])
+def test_a_number_that_is_too_large_is_called_so(number: int | str) -> None:
+    assert "is too large" in refused(check_number, number, "start").message
+
+
 @given(st.text(NAME_LETTERS, min_size=1, max_size=240))
 def test_a_subject_is_made_of_safe_letters(name: str) -> None:
     if name[0] in "._-":

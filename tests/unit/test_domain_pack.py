@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK
 from minitoolstream.domain.message import Extent, messages_of, wire_number
-from minitoolstream.domain.pack import FRAME_PREFIX, InlineMessage, build_pack, read_batch, read_frames
+from minitoolstream.domain.pack import (
+    FRAME_PREFIX,
+    AlikeMessages,
+    InlineMessage,
+    build_alike_pack,
+    build_pack,
+    read_alike_batch,
+    read_batch,
+    read_frames,
+)
 
 _messages = st.builds(
     InlineMessage,
@@ -62,7 +71,7 @@ def test_groups_follow_each_other_and_keep_the_order_within_a_subject(messages: 
     position = len(pack.body[0])
     for group in pack.groups:
         assert group.byte_from == position
-        assert group.indexes == sorted(group.indexes)
+        assert list(group.indexes) == sorted(group.indexes)
         assert {messages[index].subject for index in group.indexes} == {group.subject}
         position += sum(size + FRAME_PREFIX for size in group.sizes)
     assert position == len(b"".join(pack.body))
@@ -72,18 +81,27 @@ def test_the_head_says_what_recovery_needs() -> None:
     messages = [
         InlineMessage("s", b"x", "a/b", {"h": "1"}, producer_id="p", seqno=7, epoch=2),
         InlineMessage("s", b"yy", "a/b", {"h": "1"}, key="k", digest="d"),
-        InlineMessage("s", b"", "a/c", {}),
+        InlineMessage("s", b"", "a/c", {}, group="g"),
     ]
     body = b"".join(build_pack(messages).body)
     assert body[:5] == b"MTSP\x01"
     (length,) = struct.unpack(">I", body[5:9])
     (head,) = json.loads(body[9 : 9 + length])
     assert (head["subject"], head["headers"], head["content_type"]) == ("s", {"h": "1"}, "a/b")
+    assert head["codec"] is None
     assert (head["sizes"], head["own"]) == ([1, 2, 0], [[2, {}, "a/c"]])
     assert head["marks"] == [
         {"index": 0, "producer_id": "p", "seqno": 7, "epoch": 2},
         {"index": 1, "key": "k", "digest": "d"},
+        {"index": 2, "group": "g", "hash": 0x1D41B76},
     ]
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20))
+def test_messages_that_are_alike_make_the_same_pack(payloads: list[bytes]) -> None:
+    one_by_one = build_pack([InlineMessage("s", payload, "a/b", {"h": "1"}) for payload in payloads])
+    together = build_alike_pack(AlikeMessages(InlineMessage("s", b"", "a/b", {"h": "1"}), payloads))
+    assert together == one_by_one
 
 
 def test_a_pack_has_limits() -> None:
@@ -131,6 +149,21 @@ def framed(items: list[tuple[bytes, bytes]]) -> bytes:
 @given(_items)
 def test_a_binary_batch_is_read_item_by_item(items: list[tuple[bytes, bytes]]) -> None:
     assert list(read_batch(framed(items))) == items
+
+
+@given(st.binary(max_size=3), st.lists(st.binary(max_size=10), min_size=1, max_size=5))
+def test_a_binary_batch_of_alike_items_is_read_at_once(meta: bytes, payloads: list[bytes]) -> None:
+    body = framed([(meta, payload) for payload in payloads])
+    assert read_alike_batch(body) == (meta, payloads)
+    assert read_alike_batch(body[:-1]) is None
+    assert read_alike_batch(body + framed([(meta + b"x", b"")])) is None
+
+
+@given(st.binary(max_size=60))
+def test_what_is_read_at_once_is_what_is_read_item_by_item(body: bytes) -> None:
+    found = read_alike_batch(body)
+    if found is not None:
+        assert list(read_batch(body)) == [(found[0], payload) for payload in found[1]]
 
 
 @given(_items.filter(bool), st.data())

@@ -6,7 +6,10 @@ import asyncio
 import functools
 import json
 import logging
+import multiprocessing
+import os
 import socket
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,16 @@ from minitoolstream.api.auth import BearerGuard
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.host import logs, serve, supervisor
-from minitoolstream.host.asgi import Host, Wiring
+from minitoolstream.host.app import Host, Wiring
 from minitoolstream.host.board import SLOT_BYTES, Board
 from minitoolstream.host.functions import NAMES, Functions, load_functions
 from minitoolstream.host.metrics import Metrics
 from minitoolstream.host.schedules import Schedule
+from minitoolstream.host.worker import STARTUP_FAILURE, Worker
 from minitoolstream.ports import NoMetrics
 from minitoolstream.request_id import request_id
-from tests.unit.asgi_client import FakeCore, Summary, call, echo, no_events, no_work, open_host, settings
+from minitoolstream.services.jobs import Job
+from tests.unit.host_client import FakeCore, call, echo, no_events, open_host, settings
 
 
 def sample(text: bytes, name: str) -> float:
@@ -44,8 +49,12 @@ def test_a_scrape_of_any_worker_shows_all_of_them() -> None:
         worker.committed(5)
         worker.delivered(7)
         worker.publish()
+    one.gauge("missing_payload_rows", 3)
+    two.gauge("missing_payload_rows", 2)  # measured later
+    two.publish()
     text = one.render()
     assert text == two.render()
+    assert sample(text, "minitoolstream_missing_payload_rows") == 2
     assert sample(text, 'minitoolstream_ingress_requests_total{status="201"}') == 2
     assert sample(text, 'minitoolstream_egress_requests_total{method="messages",status="200"}') == 2
     assert sample(text, "minitoolstream_ingress_request_duration_seconds_count") == 2
@@ -115,7 +124,7 @@ async def test_requests_are_counted_by_side_and_status() -> None:
 
 
 async def test_snapshots_are_published_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minitoolstream.host.asgi.PUBLISH_METRICS_EVERY", 0.001)
+    monkeypatch.setattr("minitoolstream.host.app.PUBLISH_METRICS_EVERY", 0.001)
     host = await open_host()
     host.core.metrics.committed(3)
     other = Metrics(host.core.metrics._board, 0)
@@ -171,35 +180,63 @@ def test_secrets_do_not_reach_the_logs(style: str, capsys: pytest.CaptureFixture
     assert "X-Amz-Signature=[hidden]" in text
 
 
-def core() -> FakeCore:
+def core() -> Any:
     return FakeCore(settings(), Metrics(Board(1), 0))
+
+
+def reconciler(run: Callable[[Any], Awaitable[Mapping[str, int]]]) -> Job:
+    return Job("reconcile", run, "reconcile.interval")
 
 
 async def test_the_reconciler_runs_on_one_worker_only() -> None:
     shared, ran = core(), []
 
-    async def job(given: Any) -> Summary:
+    async def job(given: Any) -> dict[str, int]:
         ran.append(given)
-        return Summary(committed=1)
+        return {"committed": 1}
 
-    first, second = Schedule(shared, job, 10), Schedule(shared, job, 10)
+    first, second = Schedule(shared, reconciler(job), 10), Schedule(shared, reconciler(job), 10)
     assert [await first.once(), await second.once(), await first.once()] == [True, False, True]
     assert ran == [shared, shared]
+
+
+async def test_a_store_that_hangs_does_not_hold_up_what_is_due_by_the_clock() -> None:
+    ticked = asyncio.Event()
+
+    async def open_core(given: Any, metrics: Any) -> FakeCore:
+        return FakeCore(given, metrics)
+
+    async def hangs(given: Any) -> dict[str, int]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def tick(given: Any) -> dict[str, int]:
+        ticked.set()
+        return {}
+
+    often = settings(reconcile__interval=0.001, ticks__interval=0.001)
+    jobs = (reconciler(hangs), Job("ticks", tick, "ticks.interval"))
+    host = Host(often, Functions((), no_events), Metrics(Board(1), 0), Wiring(open_core, jobs))
+    await host.start()
+    await asyncio.wait_for(ticked.wait(), 5)
+    ticked.clear()
+    await asyncio.wait_for(ticked.wait(), 5)
+    await host.stop()
 
 
 async def test_a_failing_reconciler_is_tried_again() -> None:
     tries, enough = [], asyncio.Event()
 
-    async def job(given: Any) -> Summary:
+    async def job(given: Any) -> dict[str, int]:
         tries.append(1)
         if len(tries) == 1:
             raise unavailable("Tarantool is down")
         if len(tries) == 2:
             raise RuntimeError("a bug")
         enough.set()
-        return Summary()
+        return {}
 
-    task = asyncio.create_task(Schedule(core(), job, 0.001).run())
+    task = asyncio.create_task(Schedule(core(), reconciler(job), 0.001).run())
     await asyncio.wait_for(enough.wait(), 5)
     task.cancel()
 
@@ -216,12 +253,12 @@ async def test_a_long_run_keeps_its_lease(monkeypatch: pytest.MonkeyPatch) -> No
             raise unavailable("for a moment")
         return True
 
-    async def job(given: Any) -> Summary:
+    async def job(given: Any) -> dict[str, int]:
         await asyncio.wait_for(enough.wait(), 5)
-        return Summary()
+        return {}
 
     monkeypatch.setattr(shared.metadata, "take_lease", take_lease)
-    schedule = Schedule(shared, job, 10)
+    schedule = Schedule(shared, reconciler(job), 10)
     schedule._lease_seconds = 0.003
     assert await schedule.once()
 
@@ -303,35 +340,27 @@ def test_a_worker_that_ends_while_it_is_looked_at_is_not_waited_for(monkeypatch:
     assert Ending.sentinel in waited_for
 
 
-async def lifespan(host: Host) -> list[str]:
-    """The server's side of ASGI's lifespan: start, then stop."""
-    sent: list[str] = []
-
-    async def receive() -> dict[str, str]:
-        return {"type": "lifespan.shutdown" if sent else "lifespan.startup"}
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    await host({"type": "lifespan"}, receive, send)
-    return sent
-
-
 async def test_a_worker_opens_its_core_at_the_start_and_closes_it_at_the_end() -> None:
     host = await open_host()
+    assert not host.core.closed
     await host.stop()
-    assert await lifespan(host) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert host.core.closed
     assert host.core.draining.is_set()
 
 
-async def test_a_worker_that_cannot_start_says_so() -> None:
+def test_a_worker_that_cannot_start_says_so() -> None:
     async def open_core(given: Any, metrics: Any) -> Any:
         raise MtsError("bad_config", "wrong")
 
-    host = Host(settings(), Functions((), no_events), Metrics(Board(1), 0), Wiring(open_core, no_work))
-    host.drain()
-    assert await lifespan(host) == ["lifespan.startup.failed"]
+    alive, held = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        worker = Worker(settings(), Functions((), no_events), Wiring(open_core), Board(1), listener, drain_seconds=1)
+        process = multiprocessing.get_context("fork").Process(target=worker.run, args=(0, alive))
+        process.start()
+        process.join(30)
+    assert process.exitcode == STARTUP_FAILURE
+    os.close(alive)
+    os.close(held)
 
 
 def test_the_limits_of_the_settings_are_the_ones_of_the_routes() -> None:

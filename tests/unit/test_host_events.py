@@ -9,9 +9,9 @@ import pytest
 
 from minitoolstream.domain.errors import MtsError, bad_request, unavailable
 from minitoolstream.host import sqs, webhook
-from minitoolstream.host.asgi import Host
+from minitoolstream.host.app import Host
 from minitoolstream.host.sqs import Poller, open_queue
-from tests.unit.asgi_client import TOKEN, WEBHOOK_TOKEN, Answer, call, no_events, open_host, settings
+from tests.unit.host_client import TOKEN, WEBHOOK_TOKEN, Answer, call, no_events, open_host, settings
 
 EVENT = b'{"Records": []}'
 

@@ -11,11 +11,11 @@ import pytest
 
 from minitoolstream.domain.errors import unavailable
 from minitoolstream.host import health
-from minitoolstream.host.asgi import Host
+from minitoolstream.host.app import Host
 from minitoolstream.host.dispatch import own_endpoint
 from minitoolstream.host.pages import page_routes
 from minitoolstream.host.router import Router
-from tests.unit.asgi_client import FakeCore, call, open_host
+from tests.unit.host_client import FakeCore, call, open_host
 
 ORIGIN = "https://app.example"
 

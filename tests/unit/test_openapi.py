@@ -16,7 +16,7 @@ from minitoolstream.api.errors import error_body
 from minitoolstream.api.openapi import openapi
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host.functions import load_functions
-from tests.unit.asgi_client import echo
+from tests.unit.host_client import echo
 
 
 @pytest.fixture(scope="module")

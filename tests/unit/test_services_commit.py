@@ -17,6 +17,7 @@ from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload
 from minitoolstream.host.functions import load_functions
 from minitoolstream.ports import NoMetrics
+from minitoolstream.services import commit_uploads
 from minitoolstream.services.commit_uploads import Committer, commit_created
 from tests.core_kit import CoreKit, core_kit
 
@@ -63,6 +64,28 @@ async def test_one_call_is_in_flight_and_what_arrives_meanwhile_forms_the_next()
     receipts = await asyncio.gather(*first, *rest)
     assert store.calls == [["a"], ["b", "c", "d"]]
     assert [receipt.upload_id for receipt in receipts] == list("abcd")
+
+
+async def test_what_follows_at_once_is_gathered_into_one_call() -> None:
+    store = SlowStore()
+    store.go_on.set()
+    commits = committer(store)
+    await commits.commit(stored("a"))
+    soon = await begun([asyncio.create_task(commits.commit(stored("b")))])
+    await asyncio.gather(*soon, commits.commit(stored("c")))
+    assert store.calls == [["a"], ["b", "c"]]
+
+
+async def test_the_receipts_of_the_last_moments_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_uploads, "_REMEMBERED", 2)
+    store = SlowStore()
+    store.go_on.set()
+    commits = committer(store)
+    for name in "abc":
+        await commits.commit(stored(name))
+    assert [commits.recent(name) is not None for name in "abcd"] == [False, True, True, False]
+    monkeypatch.setattr(commit_uploads, "_REMEMBERED_FOR", -1)
+    assert commits.recent("c") is None
 
 
 async def test_a_call_takes_at_most_five_hundred() -> None:

@@ -10,7 +10,7 @@ from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import State, Upload
 from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.end_upload import abort_upload, complete_upload
-from minitoolstream.services.publish_inline import publish_batch
+from minitoolstream.services.publish_batch import publish_batch
 from tests.core_kit import CoreKit, core_kit
 
 

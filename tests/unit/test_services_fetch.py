@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -12,16 +13,31 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Message
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.services.commit_uploads import commit_created
+from minitoolstream.services.core import Core
 from minitoolstream.services.fetch_messages import (
     INLINE_MESSAGE_BYTES,
     INLINE_PAGE_BYTES,
-    fetch_extents,
-    fetch_messages,
+    MessagePage,
+    Selection,
+    SignedExtents,
     get_message,
     resolve_start,
 )
-from minitoolstream.services.publish_inline import publish_batch
+from minitoolstream.services.publish_batch import publish_batch
+from minitoolstream.services.read_messages import place_of
 from tests.core_kit import CoreKit, core_kit
+
+
+async def fetch_messages(core: Core, subject: str, start: int, limit: int, **more: Any) -> MessagePage:
+    page = (await (await place_of(core, Selection(subject, limit, **more), None, start)).read(shared=False)).page
+    assert isinstance(page, MessagePage)
+    return page
+
+
+async def fetch_extents(core: Core, subject: str, start: int, limit: int) -> SignedExtents:
+    page = (await (await place_of(core, Selection(subject, limit, whole=True), None, start)).read()).page
+    assert isinstance(page, SignedExtents)
+    return page
 
 
 async def publish(kit: CoreKit, *payloads: bytes, subject: str = "orders") -> None:

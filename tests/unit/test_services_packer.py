@@ -6,16 +6,18 @@ import asyncio
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.lanes import HASHES, Lanes
 from minitoolstream.domain.limits import MAX_PACK_METADATA_BYTES
-from minitoolstream.domain.pack import InlineMessage, build_pack
+from minitoolstream.domain.pack import FRAME_PREFIX, AlikeMessages, InlineMessage, build_pack
 from minitoolstream.domain.upload import Receipt, State
 from minitoolstream.ports import PackResult
-from minitoolstream.services.fetch_messages import fetch_messages
-from minitoolstream.services.publish_inline import metadata_size, publish_batch, publish_inline
+from minitoolstream.services.fetch_messages import MessagePage, Selection, read_page
+from minitoolstream.services.publish_batch import publish_batch
+from minitoolstream.services.publish_inline import metadata_size, publish_inline
 from tests.core_kit import CoreKit, core_kit
 
 
@@ -88,7 +90,8 @@ async def test_one_put_is_in_flight_and_what_arrives_meanwhile_forms_the_next_pa
     assert len(kit.payloads.objects) == 2
     assert sorted(receipt.sequence or 0 for receipt in receipts) == [1, 2, 3, 4, 5, 6]
     assert [receipt.offset for receipt in receipts] == [0, 0, 0, 1, 1, 2]
-    page = await fetch_messages(kit.core, "b", 0, 10, inline=True)
+    page = await read_page(kit.core, Selection("b", 10, inline=True), 0)
+    assert isinstance(page, MessagePage)
     assert [item.data for item in page.messages] == ["MQ==", "Mw==", "NQ=="]
 
 
@@ -172,17 +175,20 @@ _messages = st.builds(
     epoch=st.none() | st.integers(0, 2**63 - 1),
     key=st.none() | st.text('"\\k', min_size=1, max_size=20),
     digest=st.just("d" * 32),
+    group=st.none() | _names,
+    codec=st.sampled_from([None, "gzip", "zstd"]),
 )
+_LANES = Lanes.of((place * HASHES // 4, place) for place in range(4))
 
 
 @given(st.lists(_messages, min_size=1, max_size=12))
 def test_the_estimate_of_a_packs_metadata_is_an_upper_bound(messages: list[InlineMessage]) -> None:
-    subjects: set[str] = set()
+    codecs: dict[str, str | None] = {}
     estimate = 0
     for each in messages:
-        estimate += metadata_size(each, new_subject=each.subject not in subjects)
-        subjects.add(each.subject)
-    head = build_pack(messages).body[0]
+        estimate += metadata_size(each, codecs)
+        codecs.setdefault(each.subject, each.codec)
+    head = build_pack(messages, lambda _: _LANES).body[0]
     assert len(head) - 9 <= estimate + 2
 
 
@@ -256,6 +262,47 @@ async def test_a_batch_is_one_pack_with_a_result_each() -> None:
     assert len(kit.payloads.objects) == 2
 
 
+async def test_a_batch_of_alike_messages_is_one_pack_with_a_result_each() -> None:
+    kit = core_kit()
+    results = await publish_batch(kit.core, AlikeMessages(message(), [b"a", b"b", b"c"]))
+    assert [receipt_of(result).sequence for result in results] == [1, 2, 3]
+    assert kit.metrics.messages_committed == 3
+    assert len(kit.payloads.objects) == 1
+
+
+_routed = st.builds(
+    InlineMessage,
+    subject=st.sampled_from(["many", "one"]),
+    data=st.uuids().map(lambda number: number.bytes),
+    content_type=st.just("text/plain"),
+    producer_id=st.none() | st.sampled_from(["p", "q"]),
+    group=st.none() | st.sampled_from("abcdef"),
+    codec=st.sampled_from([None, None, "gzip"]),
+)
+
+
+@given(st.lists(_routed, min_size=1, max_size=30))
+@example([message(bytes([place]), subject="many", group=group) for place, group in enumerate("abab")])
+async def test_whatever_lanes_a_pack_has_each_message_is_answered_with_its_own_place(
+    messages: list[InlineMessage],
+) -> None:
+    kit = core_kit()
+    kit.subjects.known_lanes["many"] = _LANES
+    kit.core.lanes.learn("many", {3})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for seqno, each in enumerate(messages):
+        each.seqno = None if each.producer_id is None else seqno
+    results = await publish_batch(kit.core, messages)
+    await kit.core.close()
+    for each, result in zip(messages, results, strict=True):
+        extent = await kit.metadata.get_message(receipt_of(result).sequence or 0)
+        assert extent is not None
+        assert extent.byte_from is not None
+        stored = kit.payloads.objects[extent.object_name].body[extent.byte_from + FRAME_PREFIX :]
+        assert (stored[: extent.size], extent.subject, extent.codec) == (each.data, each.subject, each.codec)
+
+
 async def test_a_batch_with_too_much_metadata_stores_nothing() -> None:
     kit = core_kit()
     many = [message(headers={"h": str(i) + "x" * 1000}) for i in range(MAX_PACK_METADATA_BYTES // 1000 + 1)]
@@ -272,7 +319,7 @@ async def test_a_steady_stream_of_publishes_never_nests(monkeypatch: pytest.Monk
     left, all_sent = 3_000, asyncio.Event()
     answers: list[asyncio.Task[PackResult]] = []
 
-    async def committed(*arguments: object) -> object:
+    async def committed(*arguments: object, **how: object) -> object:
         nonlocal left
         if left:
             left -= 1
@@ -280,7 +327,7 @@ async def test_a_steady_stream_of_publishes_never_nests(monkeypatch: pytest.Monk
             await asyncio.sleep(0)
         else:
             all_sent.set()
-        return await commit(*arguments)  # type: ignore[arg-type]
+        return await commit(*arguments, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kit.metadata, "commit_pack", committed)
     await publish_inline(kit.core, message())

@@ -9,6 +9,7 @@ import pytest
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import State
+from minitoolstream.ports import Changes
 from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.get_receipt import get_receipt
 from minitoolstream.services.watch_changes import Watcher
@@ -87,10 +88,20 @@ async def test_watching_goes_on_when_the_metadata_store_comes_back(monkeypatch: 
     monkeypatch.setattr("minitoolstream.services.watch_changes._PAUSE_AFTER_FAILURE", 0.001)
     kit = core_kit()
     upload = (await kit.ticket(2)).upload
-    watcher = Watcher(kit.metadata)
+    watcher = Watcher(kit.metadata, kit.core.draining)
+    wait_for_changes, failed = kit.metadata.wait_for_changes, asyncio.Event()
+
+    async def watched(cursor: tuple[str, int], timeout: float) -> Changes:
+        try:
+            return await wait_for_changes(cursor, timeout)
+        except MtsError:
+            failed.set()
+            raise
+
+    monkeypatch.setattr(kit.metadata, "wait_for_changes", watched)
     kit.metadata.down = True
     with watcher.watch(upload.id) as changed:
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(failed.wait(), 5)
         assert not changed.is_set()
         kit.metadata.down = False
         await asyncio.wait_for(changed.wait(), 5)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import GIB, MAX_PARTS, MAX_PAYLOAD_BYTES, MIB, MIN_PART_BYTES
+from minitoolstream.domain.limits import GIB, MAX_PARTS, MAX_PAYLOAD_BYTES, MIB, MIN_PART_BYTES, PARTS_PER_PAGE
 from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import Receipt, State, UploadSpec
 from minitoolstream.services.commit_uploads import commit_created
@@ -73,6 +73,15 @@ async def test_part_urls_come_in_pages_of_a_thousand() -> None:
     page = await sign_missing_parts(kit.core, ticket.upload.id, 1001)
     assert ([part.number for part in page.signed][::999], page.next) == ([1001, 2000], 2001)
     assert (await sign_missing_parts(kit.core, ticket.upload.id, 2001)).next is None
+
+
+async def test_all_tickets_of_a_request_share_one_page_of_part_urls() -> None:
+    kit = core_kit(uploads__part_size=1)
+    issued = await issue_tickets(kit.core, "orders", [UploadSpec(2500, "text/plain")] * 10)
+    tickets = [ticket for ticket in issued if not isinstance(ticket, Receipt)]
+    assert [len(ticket.parts or []) for ticket in tickets] == [PARTS_PER_PAGE // 10] * 10
+    page = await sign_missing_parts(kit.core, tickets[0].upload.id, PARTS_PER_PAGE // 10 + 1)
+    assert len(page.signed) == PARTS_PER_PAGE
 
 
 @given(st.integers(0, MAX_PAYLOAD_BYTES), st.integers(MIN_PART_BYTES, 5 * GIB))

@@ -49,6 +49,13 @@ def test_down_where_nothing_was_ever_started_changes_nothing(home: Path) -> None
     assert not home.exists()
 
 
+@pytest.mark.usefixtures("home")
+def test_logs_where_nothing_was_ever_started_are_not_found() -> None:
+    refused = mts("logs")
+    assert refused.exit_code == 3
+    assert "no stack here" in refused.stderr
+
+
 def test_purge_leaves_a_folder_alone_that_never_held_a_stack(home: Path) -> None:
     (home / "data").mkdir(parents=True)
     refused = mts("down", "--purge", "-y", "--json")
@@ -76,7 +83,7 @@ def test_a_typo_in_the_file_blocks_neither_down_nor_logs_nor_status(home: Path) 
     assert [mts(command).exit_code for command in ("down", "logs")] == [0, 0]
     for command in (("status",), ("status", "--json")):
         shown = mts(*command)
-        assert shown.exit_code == 0
+        assert shown.exit_code == 3
         assert "did you mean `server.port`?" in shown.stderr
     assert "server.prot" in json.loads(mts("status", "--json").stdout)["problems"][0]
     assert mts("token").exit_code == 2
@@ -128,6 +135,32 @@ def test_a_process_that_is_gone_shows_as_crashed_not_as_running(home: Path) -> N
     report = status(load_settings())
     assert report["state"] == "stopped"
     assert report["processes"]["host"]["state"] == "crashed"
+    shown = mts("status")
+    assert shown.exit_code == 5
+    assert "`mts up` starts it again" in shown.stdout
+
+
+def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {
+        "state": "partial",
+        "http": "http://127.0.0.1:8080",
+        "token_file": str(home / "token"),
+        "object_store": {"kind": "minio", "endpoint": "http://127.0.0.1:9000", "bucket": "b"},
+        "tarantool": {"address": "127.0.0.1:3301"},
+        "processes": {"host": {"state": "running", "pid": 7}, "tarantool": {"state": "crashed"}},
+        "ready": False,
+        "readiness": {"status": "unavailable", "parts": {"tarantool": "cannot be reached", "object_store": "ok"}},
+        "uploads": 3,
+    }
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: report)
+    shown = mts("status")
+    assert shown.exit_code == 5
+    assert "! tarantool: cannot be reached\n" in shown.stdout
+    assert "finished lately: 3" in shown.stdout
+    assert "`mts up` starts it again" in shown.stdout
+    assert "{" not in shown.stdout
 
 
 @pytest.fixture

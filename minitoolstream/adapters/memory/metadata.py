@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -13,19 +13,21 @@ from minitoolstream.adapters.memory.packs import KEY_LIFE, GroupCommit, Keys
 from minitoolstream.adapters.memory.rows import NEVER, Times, Trash, UploadRow, made_at_ms
 from minitoolstream.adapters.memory.uploads import PER_TRANSACTION, Uploads
 from minitoolstream.config import Settings
+from minitoolstream.domain.consumer import Filter
 from minitoolstream.domain.errors import MtsError, not_found, unavailable
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, DueUploads, ExtentPage, NewUpload, PackResult
+from minitoolstream.ports import Changes, DueUploads, ExtentPage, GroupResults, NewUpload
 
 _LONGEST_PAUSE = 3600
 _REJECTED_SHOWN = 20
 
 
 class MemoryMetadata:
-    """Fulfils `ports.MetadataStore`. A test may move `clock`, set `down`, and look at `trash`."""
+    """Fulfils `ports.MetadataStore`. A test may move `clock`, set `down`, look at `trash`, and put retention
+    classes of subjects into `classes`."""
 
     def __init__(self, settings: Settings, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()
@@ -33,13 +35,52 @@ class MemoryMetadata:
         self._times = Times.of(settings)
         self._order = Order(self.clock)
         self._uploads = Uploads(self._order, self._times)
+        self._order.on_append = lambda subject: self._uploads.changes.push(f"/{subject}")
         self._keys: Keys = {}
         self._leases: dict[str, tuple[str, int]] = {}
         self._packs_cursor = ""
+        self.classes: dict[str, str] = {}
+
+    @property
+    def order(self) -> Order:
+        """For the other stores on this memory."""
+        return self._order
+
+    @property
+    def uploads(self) -> Uploads:
+        return self._uploads
+
+    @property
+    def pack_grace(self) -> int:
+        return self._times.pack_grace
 
     @property
     def trash(self) -> dict[str, Trash]:
         return self._uploads.trash
+
+    # -- what expiry in memory works with
+
+    @property
+    def trash_grace(self) -> int:
+        return self._uploads.trash_grace
+
+    @trash_grace.setter
+    def trash_grace(self, seconds: int) -> None:
+        self._uploads.trash_grace = seconds
+
+    @property
+    def subject_names(self) -> list[str]:
+        return list(self._uploads.subjects)
+
+    def rows_of(self, subject: str) -> list[Extent]:
+        return [row for row in self._order.rows if row.subject == subject]
+
+    def remove(self, row: Extent) -> None:
+        """An extent, its share of the counters, its hold on the payload."""
+        self._order.rows.remove(row)
+        lane = self._order.lane(row.subject)
+        lane.messages, lane.bytes = lane.messages - row.count, lane.bytes - row.size
+        self._uploads.release(row.object_name, "expired")
 
     # -- uploads
 
@@ -109,7 +150,8 @@ class MemoryMetadata:
         row = self._uploads.rows.get(upload_id)
         if row is not None and row.state is State.STORED:
             row.due_at = NEVER
-            self._uploads.free_waiting(row.owner)
+            while self._uploads.free_waiting(row.owner):
+                pass
 
     async def uploads_due(self, limit: int) -> DueUploads:
         self._must_be_up()
@@ -151,7 +193,10 @@ class MemoryMetadata:
 
     # -- packs and producers
 
-    async def commit_pack(self, object_name: str, groups: Sequence[Group]) -> list[list[PackResult]]:
+    async def commit_pack(
+        self, object_name: str, groups: Sequence[Group], *, all_or_none: bool = False
+    ) -> list[GroupResults]:
+        del all_or_none  # transactions are Tarantool's alone
         self._must_be_up()
         age = self.clock.milliseconds() - (made_at_ms(object_name) or 0)
         if age > self._times.pack_grace * 500 or object_name in self.trash:
@@ -159,16 +204,22 @@ class MemoryMetadata:
                 self._uploads.discard(object_name, "old_pack")
             raise unavailable("this took too long and was given up; send it again")
         self._uploads.objects[object_name] = 0
-        results = [GroupCommit(self._uploads, self._keys, object_name, group).results() for group in groups]
+        results = []
+        for group in groups:
+            answers = GroupCommit(self._uploads, self._keys, object_name, group).results()
+            results.append(GroupResults(answers, self.classes.get(group.subject, "")))
         if not self._uploads.objects[object_name]:
             self._uploads.discard(object_name, "unused_pack")
         return results
 
-    async def start_producer(self, subject: str, producer_id: str) -> tuple[int, int]:
+    async def start_producer(
+        self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, int]:
         self._must_be_up()
         self._uploads.ensure_subject(subject)
         owner = self._uploads.ensure_producer(subject, producer_id)
         owner.epoch += 1
+        owner.headers = dict(headers or {})
         for _, upload_id in sorted(owner.pending.items()):
             row = self._uploads.rows[upload_id]
             if row.state is State.OPEN and owner.is_fenced(row.epoch):
@@ -178,10 +229,21 @@ class MemoryMetadata:
     # -- reading
 
     async def get_messages(
-        self, subject: str, start: int, limit: int, *, partition: int | None = None, whole: bool = False
+        self,
+        subject: str,
+        start: int,
+        limit: int,
+        *,
+        partition: int | None = None,
+        whole: bool = False,
+        conditions: Filter = (),
     ) -> ExtentPage:
         self._must_be_up()
-        return self._order.page(subject, start, limit, partition=partition, whole=whole)
+        return self._order.page(subject, start, limit, partition=partition, whole=whole, conditions=conditions)
+
+    async def sequence_at(self, subject: str, seconds: int) -> int:
+        self._must_be_up()
+        return self._order.at(subject, seconds)
 
     async def get_message(self, sequence: int) -> Extent | None:
         self._must_be_up()
@@ -196,12 +258,14 @@ class MemoryMetadata:
         boot, seen = cursor
         changes = self._uploads.changes
         if boot != changes.boot:
-            return Changes((changes.boot, len(changes.ids)), True, [])
-        if seen == len(changes.ids):
+            return Changes((changes.boot, len(changes.keys)), True, [], [])
+        if seen == len(changes.keys):
             changes.grown.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changes.grown.wait(), timeout)
-        return Changes((changes.boot, len(changes.ids)), False, changes.ids[seen:])
+        upload_ids = [key for key in changes.keys[seen:] if key[0] != "/"]
+        names = dict.fromkeys(key[1:] for key in changes.keys[seen:] if key[0] == "/")
+        return Changes((changes.boot, len(changes.keys)), False, upload_ids, list(names))
 
     # -- what is to be deleted
 
@@ -224,16 +288,19 @@ class MemoryMetadata:
 
     async def packs_cursor(self) -> str:
         self._must_be_up()
-        return min(self._packs_cursor, self._first_young())
+        return min(self._packs_cursor, self.first_young())
 
-    def _first_young(self) -> str:
+    def first_young(self) -> str:
+        """Packs from here on may still be committed."""
         return pack_name(new_id(self.clock.milliseconds() - self._times.pack_grace * 1000))[: len(pack_name("")) + 15]
 
     async def settle_packs(self, cursor: str, names: Sequence[str]) -> tuple[int, int]:
         self._must_be_up()
         settled = discarded = 0
-        moved = self._packs_cursor != cursor and self._packs_cursor <= self._first_young()
-        for name in () if moved else names:
+        if self._packs_cursor != cursor and self._packs_cursor <= self.first_young():
+            return settled, discarded
+        self._packs_cursor = cursor
+        for name in names:
             made = made_at_ms(name)
             if made is not None and made > self.clock.milliseconds() - self._times.pack_grace * 1000:
                 break
@@ -280,21 +347,25 @@ class MemoryMetadata:
             "rows": len(self._order.rows),
             "uploads": len(uploads.rows),
             "trash": len(self.trash),
+            "missing": len(self._order.missing),
             "next_due_at": min((row.due_at for row in uploads.rows.values()), default=None),
             "rejected_events": uploads.rejected[: -_REJECTED_SHOWN - 1 : -1],
             "arena_used": 0,
             "arena_size": 0,
             "quota_size": 0,
+            "transactions": 0,
+            "transaction_receipts": 0,
         }
 
-    async def subjects(self, after: str, limit: int) -> list[dict[str, Any]]:
+    async def subjects(self, after: str, limit: int, prefix: str = "") -> tuple[list[dict[str, Any]], bool]:
         self._must_be_up()
         found: list[dict[str, Any]] = []
-        for name in sorted(name for name in self._uploads.subjects if name > after)[:limit]:
+        names = sorted(name for name in self._uploads.subjects if name > after and name.startswith(prefix))
+        for name in names[:limit]:
             lane, (_, created_at) = self._order.lane(name), self._uploads.subjects[name]
             counts = {"messages": lane.messages, "bytes": lane.bytes}
             found.append({"subject": name, "partitions": 1, "created_at": created_at, **counts})
-        return found
+        return found, len(names) > limit
 
     async def check(self) -> None:
         self._must_be_up()

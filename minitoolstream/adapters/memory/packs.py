@@ -26,11 +26,13 @@ class GroupCommit:
     object_name: str
     group: Group
     run: list[int] = field(default_factory=list)
+    own: dict[int, list[Any]] = field(default_factory=dict)
     run_from: int = 0
     position: int = 0
 
     def results(self) -> list[PackResult]:
         marks = {mark["index"]: mark for mark in self.group.marks}
+        self.own = {entry[0]: entry for entry in self.group.own}
         self.run_from = self.position = self.group.byte_from
         answers = []
         for index, size in enumerate(self.group.sizes):
@@ -53,7 +55,7 @@ class GroupCommit:
         return self.uploads.order.watermark + len(self.run) + 1
 
     def _join(self, index: int) -> PackResult:
-        offset = self.uploads.order.lane(self.group.subject).messages + len(self.run)
+        offset = self.uploads.order.lane(self.group.subject).next_offset + len(self.run)
         receipt = Receipt(State.COMMITTED, None, self._next_sequence, 0, offset)
         self.run.append(index)
         return PackResult(receipt)
@@ -70,16 +72,17 @@ class GroupCommit:
             headers=group.headers,
             content_type=group.content_type,
             byte_from=self.run_from,
-            own=[[entry[0] - first, *entry[1:]] for entry in group.own if first <= entry[0] <= last],
+            own=[[index - first, *self.own[index][1:]] for index in self.run if index in self.own],
+            codec=group.codec,
         )
         self.uploads.objects[self.object_name] += 1
         self.run = []
 
     def _judge(self, index: int, mark: dict[str, Any] | None) -> PackResult | None:
         """None for a frame that joins the extent, under the next sequence."""
-        if mark is None:
-            return None
-        return self._judge_key(mark) if "key" in mark else self._judge_producer(index, mark)
+        if mark is not None and "producer_id" in mark:
+            return self._judge_producer(index, mark)
+        return self._judge_key(mark) if mark is not None and "key" in mark else None
 
     def _judge_key(self, mark: dict[str, Any]) -> PackResult | None:
         name, now = (self.group.subject, mark["key"]), self.uploads.now()
@@ -99,6 +102,10 @@ class GroupCommit:
         owner = self.uploads.producers.get((subject, mark["producer_id"])) or Producer(mark["producer_id"])
         owner.check_epoch(mark["epoch"])
         self.uploads.producers[subject, mark["producer_id"]] = owner
+        if owner.headers and mark["epoch"] == owner.epoch:
+            _, headers, content_type = self.own.get(index, (index, None, None))
+            merged = owner.headers_for(mark["epoch"], self.group.headers if headers is None else headers)
+            self.own[index] = [index, merged, content_type]
         if (stored := owner.stored_sequence(seqno)) is not None:
             self._close_run()
             return PackResult(self.uploads.duplicate(stored))
@@ -122,7 +129,7 @@ class GroupCommit:
     def _waiting(self, index: int) -> UploadRow:
         """A frame behind an open seqno: an upload in `stored` that points into the pack."""
         group, now = self.group, self.uploads.now()
-        _, headers, content_type = next((entry for entry in group.own if entry[0] == index), (index, None, None))
+        _, headers, content_type = self.own.get(index, (index, None, None))
         self.uploads.objects[self.object_name] += 1
         return UploadRow(
             id=self.uploads.new_id(),
@@ -136,4 +143,5 @@ class GroupCommit:
             due_at=NEVER,
             state=State.STORED,
             byte_from=self.position,
+            codec=group.codec,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from minitoolstream.adapters.memory.order import ManualClock
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.limits import MIN_PART_BYTES
-from minitoolstream.ports import ObjectInfo, StoredPart
+from minitoolstream.ports import ObjectAbout, ObjectInfo, StoredPart
 
 
 @dataclass
@@ -17,6 +19,7 @@ class StoredPayload:
     etag: str
     content_type: str = "application/octet-stream"
     metadata: Mapping[str, str] = field(default_factory=dict)
+    at: int = field(default_factory=lambda: int(time.time()))
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Multipart:
 class MemoryPayloads:
     """Fulfils `ports.PayloadStore`.
 
-    A test may set `down`, put names into `being_written`, and play the producer with `client_put` and
+    A test may set `down` and `clock`, put names into `being_written`, and play the producer with `client_put` and
     `client_put_part`.
     """
 
@@ -39,6 +42,7 @@ class MemoryPayloads:
         self.multiparts: dict[str, Multipart] = {}
         self.being_written: set[str] = set()
         self.down = False
+        self.clock = ManualClock()
         self._min_part = min_part
         self._multiparts_made = 0
 
@@ -81,6 +85,11 @@ class MemoryPayloads:
         stored = self.objects.get(name)
         return ObjectInfo(name, len(stored.body), stored.etag) if stored else None
 
+    async def about(self, name: str) -> ObjectAbout | None:
+        self._must_be_up()
+        stored = self.objects.get(name)
+        return ObjectAbout(len(stored.body), stored.content_type, stored.at, dict(stored.metadata)) if stored else None
+
     async def is_being_written(self, name: str) -> bool:
         self._must_be_up()
         return name in self.being_written
@@ -103,6 +112,10 @@ class MemoryPayloads:
         multipart_id = f"multipart-{self._multiparts_made}"
         self.multiparts[multipart_id] = Multipart(name, content_type, metadata)
         return multipart_id
+
+    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes) -> StoredPart:
+        self._must_be_up()
+        return StoredPart(number, len(body), self.client_put_part(name, multipart_id, number, body))
 
     async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
         self._must_be_up()
@@ -137,6 +150,10 @@ class MemoryPayloads:
         self._must_be_up()
         if self._multipart(name, multipart_id):
             del self.multiparts[multipart_id]
+
+    async def now_ms(self) -> int:
+        self._must_be_up()
+        return self.clock.seconds() * 1000
 
     async def check(self) -> None:
         self._must_be_up()

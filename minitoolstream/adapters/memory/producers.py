@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from minitoolstream.domain.errors import MtsError, bad_request
@@ -22,6 +23,7 @@ class Range:
 class Producer:
     producer_id: str
     epoch: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
     last_seqno: int | None = None
     floor: int = 0
     ranges: list[Range] = field(default_factory=list)
@@ -35,6 +37,10 @@ class Producer:
             raise MtsError("producer_fenced", "a newer session of this producer has started", {"epoch": self.epoch})
         if epoch is not None and epoch > self.epoch:
             raise bad_request("this epoch was never given to this producer", epoch=self.epoch)
+
+    def headers_for(self, epoch: int | None, own: Mapping[str, str]) -> dict[str, str]:
+        """A message's headers; those of the session stand beneath its own when it carries the session's epoch."""
+        return {**self.headers, **own} if epoch == self.epoch else dict(own)
 
     def stored_sequence(self, seqno: int) -> int | None:
         """None when the seqno is new; refuses what is neither new nor provably stored."""

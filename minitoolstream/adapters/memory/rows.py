@@ -53,6 +53,8 @@ class UploadRow:
     seqno: int | None = None
     epoch: int | None = None
     sizes: list[int] | None = None
+    group: str | None = None
+    codec: str | None = None
     looks: int = 0
     multipart_id: str | None = None
     part_size: int | None = None
@@ -86,6 +88,7 @@ class Trash:
     due_at: int
     reason: str
     multipart: bool
+    not_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

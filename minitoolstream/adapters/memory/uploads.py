@@ -13,6 +13,7 @@ from minitoolstream.adapters.memory.order import Order
 from minitoolstream.adapters.memory.producers import Producer
 from minitoolstream.adapters.memory.rows import NEVER, Times, Trash, UploadRow
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.keys import PAYLOAD_PREFIX
 from minitoolstream.domain.pack import FRAME_PREFIX
 from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import Receipt, State, UploadSpec
@@ -23,14 +24,14 @@ PER_TRANSACTION = 500
 
 @dataclass(slots=True)
 class ChangeLog:
-    """Ids of uploads that changed, for those who wait."""
+    """Ids of uploads that changed, and subjects with a slash before them, for those who wait."""
 
     boot: str = field(default_factory=lambda: uuid.uuid4().hex)
-    ids: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
     grown: Event = field(default_factory=Event)
 
-    def push(self, upload_id: str) -> None:
-        self.ids.append(upload_id)
+    def push(self, key: str) -> None:
+        self.keys.append(key)
         self.grown.set()
 
 
@@ -45,6 +46,7 @@ class Uploads:
     trash: dict[str, Trash] = field(default_factory=dict)
     rejected: list[dict[str, Any]] = field(default_factory=list)
     changes: ChangeLog = field(default_factory=ChangeLog)
+    trash_grace: int = 3600
 
     def now(self) -> int:
         return self.order.clock.seconds()
@@ -74,11 +76,11 @@ class Uploads:
         row = UploadRow(
             id=upload_id,
             subject=subject,
-            object_name=f"m/{subject}/{self.subjects[subject][0]}/{upload_id}",
+            object_name=f"{PAYLOAD_PREFIX}{subject}/{self.subjects[subject][0]}/{upload_id}",
             size=spec.size,
             content_type=spec.content_type,
             sha256=spec.sha256,
-            headers=dict(spec.headers),
+            headers=owner.headers_for(spec.epoch, spec.headers) if owner else dict(spec.headers),
             owner=owner,
             seqno=spec.seqno,
             epoch=owner.epoch if owner else None,
@@ -87,17 +89,30 @@ class Uploads:
             expires_at=self.now() + (self.times.producer_life if owner else self.times.life),
             due_at=self.now() + self.times.first_look,
             part_size=spec.part_size,
+            group=spec.group,
+            codec=spec.codec,
         )
         self.add(row)
         return NewUpload(row.described(), None)
 
     def _reopen(self, row: UploadRow, spec: UploadSpec) -> NewUpload:
-        if (row.size, row.sha256, row.content_type) != (spec.size, spec.sha256, spec.content_type):
-            raise MtsError(
-                "upload_conflict",
-                "this seqno is announced already with another size, type or checksum",
-                {"upload_id": row.id, "seqno": spec.seqno},
-            )
+        assert row.owner is not None
+        pairs = {
+            "size": (row.size, spec.size),
+            "content_type": (row.content_type, spec.content_type),
+            "sha256": (row.sha256, spec.sha256),
+            "headers": (row.headers, row.owner.headers_for(spec.epoch, spec.headers)),
+            "sizes": (row.sizes or [], list(spec.sizes or [])),
+            "group": (row.group, spec.group),
+            "codec": (row.codec, spec.codec),
+        }
+        for name, (first, now) in pairs.items():
+            if first != now:
+                raise MtsError(
+                    "upload_conflict",
+                    f"this seqno is announced already with other `{name}`",
+                    {"upload_id": row.id, "seqno": spec.seqno, "field": name},
+                )
         if row.state is State.STORED:
             return NewUpload(None, self.receipt(row))
         self.prolong(row, self.times.producer_life)
@@ -161,6 +176,7 @@ class Uploads:
             content_type=row.content_type,
             byte_from=byte_from,
             sha256=row.sha256,
+            codec=row.codec,
             keep_sizes=row.sizes is not None,
         )
         row.sequence = first + len(sizes) - 1
@@ -169,24 +185,24 @@ class Uploads:
             row.owner.record(row.seqno, row.sequence)
         self._finish(row, State.COMMITTED)
 
-    def free_waiting(self, owner: Producer | None) -> None:
-        """Whatever waited behind an ended seqno becomes visible, until an open one is met."""
-        for _ in range(PER_TRANSACTION):
-            first = owner.first_pending() if owner else None
-            if first is None or self.rows[first[1]].state is not State.STORED:
-                return
+    def free_waiting(self, owner: Producer | None) -> bool:
+        """Whatever waited behind an ended seqno becomes visible, until an open one is met; True when it is more than
+        one transaction may free."""
+        freed = 0
+        while owner and (first := owner.first_pending()) and self.rows[first[1]].state is State.STORED:
+            if freed == PER_TRANSACTION:
+                self.rows[first[1]].due_at = 0
+                return True
             self._make_visible(self.rows[first[1]])
-        if owner and (first := owner.first_pending()):
-            self.rows[first[1]].due_at = 0
+            freed += 1
+        return False
 
     def end(self, row: UploadRow, state: State, reason: str) -> None:
         """Without a message."""
         if row.byte_from is None:
             self.discard(row.object_name, reason, multipart=row.part_size is not None)
         else:
-            self.objects[row.object_name] -= 1
-            if not self.objects[row.object_name]:
-                self.discard(row.object_name, reason)
+            self.release(row.object_name, reason)
         row.reason = reason
         self._finish(row, state)
         self.free_waiting(row.owner)
@@ -200,11 +216,22 @@ class Uploads:
         self.changes.push(row.id)
 
     def discard_late(self, row: UploadRow) -> None:
-        if row.byte_from is None and not self.order.points_at(row.sequence, row.object_name):
+        held = self.order.points_at(row.sequence, row.object_name) or self.objects.get(row.object_name)
+        if row.byte_from is None and not held:
             self.discard(row.object_name, "late_payload", multipart=row.part_size is not None)
 
-    def discard(self, name: str, reason: str, *, multipart: bool = False) -> None:
-        self.trash[name] = Trash(self.now(), reason, multipart)
+    def release(self, name: str, reason: str) -> None:
+        """One row less points at an object that was visible, or may have been."""
+        left = self.objects.get(name, 1) - 1
+        if name in self.objects:
+            self.objects[name] = left
+        if not left:
+            self.discard(name, reason, grace=self.trash_grace)
+
+    def discard(self, name: str, reason: str, *, multipart: bool = False, grace: int = 0) -> None:
+        before = self.trash.get(name) or Trash(0, reason, multipart)
+        not_before = max(before.not_before, self.now() + grace if grace else 0)
+        self.trash[name] = Trash(max(self.now(), not_before), reason, multipart or before.multipart, not_before)
 
     def reject(self, object_name: str, reason: str) -> None:
         self.rejected.append({"at": self.now(), "object_name": object_name, "reason": reason})
@@ -225,6 +252,7 @@ class Uploads:
 
     def _placed(self, receipt: Receipt, sequence: int) -> Receipt:
         found = self.order.locate(sequence)
-        assert found is not None
+        if found is None:  # it has expired
+            return replace(receipt, sequence=sequence)
         row, index = found
         return replace(receipt, sequence=sequence, partition=row.partition, offset=row.offset - row.count + 1 + index)

@@ -6,16 +6,18 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 
 from minitoolstream.adapters.s3 import xml
 from minitoolstream.adapters.s3.requests import S3Requests, StoreSilent
 from minitoolstream.adapters.s3.signer import metadata_headers, range_header, sigv4_of
 from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.net.http1 import HttpClient
-from minitoolstream.ports import Metrics, ObjectInfo, StoredPart
+from minitoolstream.ports import Metrics, ObjectAbout, ObjectInfo, StoredPart
 
+METADATA_PREFIX = "x-amz-meta-"
 PAGE = 1000
 """Most keys or parts that S3 lists, or deletes, in one request."""
 LOCKED_AFTER = 1.0
@@ -35,6 +37,11 @@ class S3Payloads:
     def from_settings(cls, settings: Settings, metrics: Metrics | None = None) -> S3Payloads:
         return cls(sigv4_of(settings, settings["minio.endpoint"]), metrics=metrics)
 
+    @property
+    def requests(self) -> S3Requests:
+        """For the settings of the bucket, over the same connections."""
+        return self._requests
+
     async def put_new(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
         headers = {"Content-Type": content_type, "If-None-Match": "*"}
         await self._requests.send("PUT", name, headers=headers, body=body)
@@ -49,6 +56,19 @@ class S3Payloads:
     async def find(self, name: str) -> ObjectInfo | None:
         found, _ = await self._list(name, "", 1)
         return found[0] if found and found[0].name == name else None
+
+    async def about(self, name: str) -> ObjectAbout | None:
+        response = await self._requests.send("HEAD", name, accept=(200, 404), retry=True)
+        if response.status == 404:
+            return None
+        headers = {key.lower(): value for key, value in response.headers.items()}
+        metadata = {
+            key.removeprefix(METADATA_PREFIX): value
+            for key, value in headers.items()
+            if key.startswith(METADATA_PREFIX)
+        }
+        modified = int(parsedate_to_datetime(headers["last-modified"]).timestamp())
+        return ObjectAbout(int(headers["content-length"]), headers.get("content-type", ""), modified, metadata)
 
     async def is_being_written(self, name: str) -> bool:
         return await self._look(name) is None
@@ -82,6 +102,11 @@ class S3Payloads:
         headers = {"Content-Type": content_type, **metadata_headers(metadata)}
         response = await self._requests.send("POST", name, query={"uploads": ""}, headers=headers)
         return xml.Document.parse(response.body).text("UploadId")
+
+    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes) -> StoredPart:
+        query = {"uploadId": multipart_id, "partNumber": str(number)}
+        response = await self._requests.send("PUT", name, query=query, body=body, retry=True)
+        return StoredPart(number, len(body), response.headers.get("etag", "").strip('"'))
 
     async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
         found: list[StoredPart] = []
@@ -133,6 +158,15 @@ class S3Payloads:
         query = {"uploads": "", "prefix": name, "max-uploads": str(PAGE)}
         response = await self._requests.send("GET", "", query=query, retry=True)
         return xml.multipart_ids(xml.Document.parse(response.body), name)
+
+    async def now_ms(self) -> int:
+        # A store whose clock differs much refuses our signature, and tells its time all the same.
+        response = await self._requests.send("HEAD", "", accept=(200, 403, 404), timeout=5.0)
+        try:
+            told = parsedate_to_datetime(response.headers.get("date", ""))
+        except ValueError:
+            raise unavailable("the object store does not tell its time") from None
+        return int(told.timestamp() * 1000)
 
     async def check(self) -> None:
         response = await self._requests.send("HEAD", "", accept=(200, 404), timeout=5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from urllib.parse import unquote_plus
 
 # Documents come from our own object store only, and expat (2.4.1 on) refuses entity bombs; saxutils only escapes.
@@ -11,6 +12,7 @@ from xml.etree import ElementTree  # nosec B405
 from xml.sax.saxutils import escape  # nosec B406
 
 from minitoolstream.domain.errors import unavailable
+from minitoolstream.domain.lifecycle import LifecycleRule
 from minitoolstream.ports import ObjectInfo, StoredPart
 
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -41,6 +43,14 @@ class Document:
 
     def all(self, name: str) -> Iterator[Document]:
         return (Document(child) for child in self._element if _local(child) == name)
+
+    def plain(self) -> bytes:
+        """The element as XML again, without namespaces."""
+        copy = deepcopy(self._element)
+        for element in copy.iter():
+            element.tag = _local(element)
+        copy.tail = None
+        return bytes(ElementTree.tostring(copy))
 
     @property
     def truncated(self) -> bool:
@@ -109,3 +119,60 @@ def _etag(entry: Document) -> str:
 
 def _local(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
+
+
+def lifecycle_rules(body: bytes) -> list[LifecycleRule]:
+    """Of a LifecycleConfiguration."""
+    return [_lifecycle_rule(rule) for rule in Document.parse(body).all("Rule")]
+
+
+def _lifecycle_rule(rule: Document) -> LifecycleRule:
+    expiration, noncurrent, abort = (
+        _first(rule, name) for name in ("Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload")
+    )
+    return LifecycleRule(
+        id=rule.text("ID"),
+        prefix=_prefix(rule),
+        abort_after_days=_days(abort, "DaysAfterInitiation"),
+        noncurrent_days=_days(noncurrent, "NoncurrentDays"),
+        removes_markers=expiration is not None and expiration.text("ExpiredObjectDeleteMarker") == "true",
+        expires_current=expiration is not None and bool(expiration.text("Days") or expiration.text("Date")),
+        enabled=rule.text("Status") == "Enabled",
+        raw=rule.plain(),
+    )
+
+
+def lifecycle_request(rules: Sequence[LifecycleRule]) -> bytes:
+    """Ours are written anew, those of others as they were read."""
+    written = b"".join(rule.raw if rule.raw and not rule.ours else _rule_request(rule) for rule in rules)
+    return b"<LifecycleConfiguration>" + written + b"</LifecycleConfiguration>"
+
+
+def _rule_request(rule: LifecycleRule) -> bytes:
+    actions = ""
+    if rule.removes_markers:
+        actions += "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>"
+    if rule.noncurrent_days is not None:
+        days = f"<NoncurrentDays>{rule.noncurrent_days}</NoncurrentDays>"
+        actions += f"<NoncurrentVersionExpiration>{days}</NoncurrentVersionExpiration>"
+    if rule.abort_after_days is not None:
+        days = f"<DaysAfterInitiation>{rule.abort_after_days}</DaysAfterInitiation>"
+        actions += f"<AbortIncompleteMultipartUpload>{days}</AbortIncompleteMultipartUpload>"
+    status = "Enabled" if rule.enabled else "Disabled"
+    head = f"<ID>{escape(rule.id)}</ID><Filter><Prefix>{escape(rule.prefix)}</Prefix></Filter><Status>{status}</Status>"
+    return f"<Rule>{head}{actions}</Rule>".encode()
+
+
+def _prefix(rule: Document) -> str:
+    """A rule's prefix stands in its filter, alone or beside tags; in the oldest form, in the rule itself."""
+    found = _first(rule, "Filter") or rule
+    return (_first(found, "And") or found).text("Prefix")
+
+
+def _first(document: Document, name: str) -> Document | None:
+    return next(document.all(name), None)
+
+
+def _days(document: Document | None, name: str) -> int | None:
+    text = document.text(name) if document is not None else ""
+    return int(text) if text.isdigit() else None

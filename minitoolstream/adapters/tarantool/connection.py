@@ -40,14 +40,16 @@ class Connection:
 
     async def call(self, name: str, *arguments: Any, timeout: float | None = None) -> Any:
         """The function's first result. A refusal by the function is an MtsError with the function's code."""
+        sent = False
         try:
             if not self._connection.is_connected:
                 await self._open()
+            sent = True
             response = await self._connection.call(
                 name, [request_id.get() or "-", *arguments], timeout=timeout or self._timeout
             )
         except (TarantoolError, OSError, TimeoutError) as error:
-            raise self._translated(name, error) from None
+            raise self._translated(name, error, sent=sent) from None
         body = response.body
         result = body[0] if body else None
         if isinstance(result, dict) and "error" in result:
@@ -64,13 +66,15 @@ class Connection:
         async with asyncio.timeout(min(self._timeout, 1.5)):
             await asyncio.shield(self._opening)
 
-    def _translated(self, name: str, error: Exception) -> MtsError:
+    def _translated(self, name: str, error: Exception, *, sent: bool) -> MtsError:
         self._metrics.operation("tarantool", name, "unavailable")
         if isinstance(error, TarantoolDatabaseError) and error.code in _REFUSALS:
             return MtsError(
                 "not_configured",
                 f"Tarantool at {self._address} refuses `{name}`: tarantool.user, its password or its grants are wrong",
             )
+        if not sent:
+            return unavailable(f"Tarantool at {self._address} cannot be reached")
         return unavailable(f"Tarantool at {self._address} does not answer; the outcome is unknown, try again")
 
     async def close(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitoolstream.adapters.tarantool.connection import Connection
+from minitoolstream.adapters.tarantool.delivery import conditions_of
 from minitoolstream.config import Settings
+from minitoolstream.domain.consumer import Filter
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.lanes import hash_of
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, DueUploads, ExtentPage, Metrics, NewUpload, PackResult
+from minitoolstream.ports import Changes, DueUploads, ExtentPage, GroupResults, Metrics, NewUpload, PackResult
 
 
 class TarantoolMetadata:
@@ -35,6 +38,11 @@ class TarantoolMetadata:
             "max_life": int(settings["uploads.max_life"]),
             "put_grace": self._grace,
         }
+
+    @property
+    def connection(self) -> Connection:
+        """For the other stores on this Tarantool."""
+        return self._tarantool
 
     async def create_uploads(self, subject: str, specs: Sequence[UploadSpec]) -> list[NewUpload]:
         results = await self._tarantool.call("upload_create", subject, [_spec(spec) for spec in specs], self._times)
@@ -79,19 +87,36 @@ class TarantoolMetadata:
     async def settle_upload(self, upload_id: str, *, object_is_there: bool) -> None:
         await self._tarantool.call("upload_settle", upload_id, object_is_there)
 
-    async def commit_pack(self, object_name: str, groups: Sequence[Group]) -> list[list[PackResult]]:
-        pack = {"object_name": object_name, "groups": [_group(group) for group in groups]}
+    async def commit_pack(
+        self, object_name: str, groups: Sequence[Group], *, all_or_none: bool = False
+    ) -> list[GroupResults]:
+        pack = {
+            "object_name": object_name,
+            "groups": [_group(group) for group in groups],
+            "all_or_none": all_or_none,
+        }
         results = await self._tarantool.call("publish_batch", pack, self._pack_grace)
         return [_pack_results(group, result) for group, result in zip(groups, results, strict=True)]
 
-    async def start_producer(self, subject: str, producer_id: str) -> tuple[int, int]:
-        session = await self._tarantool.call("producer_start", subject, producer_id, self._grace)
+    async def start_producer(
+        self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, int]:
+        session = await self._tarantool.call("producer_start", subject, producer_id, self._grace, dict(headers or {}))
         return session["epoch"], session.get("last_seqno") or 0
 
     async def get_messages(
-        self, subject: str, start: int, limit: int, *, partition: int | None = None, whole: bool = False
+        self,
+        subject: str,
+        start: int,
+        limit: int,
+        *,
+        partition: int | None = None,
+        whole: bool = False,
+        conditions: Filter = (),
     ) -> ExtentPage:
-        page = await self._tarantool.call("messages_get", subject, start, limit, partition, whole)
+        page = await self._tarantool.call(
+            "messages_get", subject, start, limit, partition, whole, conditions_of(conditions) or None
+        )
         extents = [Extent(*row) for row in page["rows"]]
         return ExtentPage(extents, page["next_sequence"], page["latest_sequence"], page["watermark"])
 
@@ -99,12 +124,15 @@ class TarantoolMetadata:
         row = await self._tarantool.call("message_get", sequence)
         return Extent(*row) if row else None
 
+    async def sequence_at(self, subject: str, seconds: int) -> int:
+        return int(await self._tarantool.call("sequence_at", subject, seconds))
+
     async def latest_sequence(self, subject: str) -> int:
         return int(await self._tarantool.call("latest_get", subject))
 
     async def wait_for_changes(self, cursor: tuple[str, int], timeout: float) -> Changes:
         found = await self._waiting.call("changes_wait", *cursor, timeout, timeout=timeout + 5)
-        return Changes((found["boot"], found["cursor"]), found["lost"], found["ids"])
+        return Changes((found["boot"], found["cursor"]), found["lost"], found["ids"], found["names"])
 
     async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
         return [(name, multipart) for name, multipart in await self._tarantool.call("trash_due", limit)]
@@ -137,8 +165,9 @@ class TarantoolMetadata:
     async def status(self) -> dict[str, Any]:
         return dict(await self._tarantool.call("status_get"))
 
-    async def subjects(self, after: str, limit: int) -> list[dict[str, Any]]:
-        return list(await self._tarantool.call("subjects_get", after, limit))
+    async def subjects(self, after: str, limit: int, prefix: str = "") -> tuple[list[dict[str, Any]], bool]:
+        found = await self._tarantool.call("subjects_get", after, limit, prefix)
+        return list(found["subjects"]), bool(found["more"])
 
     async def check(self) -> None:
         await self._tarantool.call("time_get", timeout=1.5)
@@ -169,6 +198,7 @@ def _receipt(fields: dict[str, Any] | None) -> Receipt | None:
         duplicate=bool(fields.get("duplicate")),
         waits_for=fields.get("waits_for"),
         reason=fields.get("reason"),
+        transaction_id=fields.get("transaction_id"),
     )
 
 
@@ -189,6 +219,11 @@ def _spec(spec: UploadSpec) -> dict[str, Any]:
         "epoch": spec.epoch,
         "sizes": list(spec.sizes) if spec.sizes else None,
         "part_size": spec.part_size,
+        "group": spec.group,
+        "hash": None if spec.group is None else hash_of(spec.group),
+        "codec": spec.codec,
+        "transaction_id": spec.transaction_id,
+        "key": spec.key,
     }
 
 
@@ -197,25 +232,34 @@ def _group(group: Group) -> dict[str, Any]:
         "subject": group.subject,
         "headers": dict(group.headers),
         "content_type": group.content_type,
+        "codec": group.codec,
         "byte_from": group.byte_from,
         "sizes": group.sizes,
         "own": group.own or None,
         "marks": group.marks or None,
+        "transaction_id": group.transaction_id,
     }
 
 
-def _pack_results(group: Group, result: dict[str, Any]) -> list[PackResult]:
+def _pack_results(group: Group, result: dict[str, Any]) -> GroupResults:
+    if "error" in result:  # of a transaction: all or none
+        return GroupResults([PackResult(None, _error(result["error"]))] * len(group.sizes))
     answers: list[PackResult | None] = [None] * len(group.sizes)
+    committed = State.COMMITTED  # Python 3.11 runs a function whenever a member is named
     for first, count, sequence, partition, offset in result["runs"]:
-        for step in range(count):
-            receipt = Receipt(State.COMMITTED, None, sequence + step, partition, offset + step)
-            answers[first + step] = PackResult(receipt)
+        answers[first : first + count] = [
+            PackResult(Receipt(committed, None, sequence + step, partition, offset + step)) for step in range(count)
+        ]
+    for first, count, upload_id in result.get("staged", ()):
+        staged = PackResult(Receipt(State.STORED, upload_id, transaction_id=group.transaction_id))
+        answers[first : first + count] = [staged] * count
     for other in result["others"]:
         if "error" in other:
-            error = other["error"]
-            answers[other["index"]] = PackResult(
-                None, MtsError(error["code"], error["message"], error.get("details"))
-            )
+            answers[other["index"]] = PackResult(None, _error(other["error"]))
         else:
             answers[other["index"]] = PackResult(_receipt(other))
-    return [answer for answer in answers if answer is not None]
+    return GroupResults([answer for answer in answers if answer is not None], result.get("retention"))
+
+
+def _error(fields: dict[str, Any]) -> MtsError:
+    return MtsError(fields["code"], fields["message"], fields.get("details"))

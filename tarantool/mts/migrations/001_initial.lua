@@ -1,21 +1,7 @@
 -- The first schema. The specification's fields come first and in its order; ours stand behind.
--- A space and its indexes in one write: an index and the sequence attached to it are two rows, and a crash between
--- them would leave an index that looks complete.
-local function space(name, format, indexes)
-    box.atomic(function()
-        local created = box.schema.space.create(name, {if_not_exists = true, format = format})
-        for _, index in ipairs(indexes) do
-            index.options.if_not_exists = true
-            created:create_index(index.name, index.options)
-        end
-    end)
-end
+local migration = require('mts.migrations.space')
 
-local function index(name, parts, options)
-    options = options or {}
-    options.parts = parts
-    return {name = name, options = options}
-end
+local space, index = migration.create, migration.index
 
 return function()
     box.schema.sequence.create('message', {if_not_exists = true})

@@ -1,0 +1,141 @@
+"""The reading half of the client for ordinary code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO
+
+from minitoolstream.client._async_client import AsyncClient
+from minitoolstream.client._loop_thread import LoopThread
+from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._subscriber import Subscriber
+from minitoolstream.client._subscribing import PREFETCH_BYTES, Ack, Subscribing
+from minitoolstream.client._subscription_sync import Subscription
+from minitoolstream.client._types import Message, Page, Start
+from minitoolstream.domain.consumer import Mode
+from minitoolstream.domain.errors import MtsError
+
+
+class Reading:
+    """Part of `Client`."""
+
+    _client: AsyncClient
+    _thread: LoopThread
+    _subscriptions: set[Subscription]
+
+    def fetch(
+        self,
+        subject: str,
+        *,
+        start: Start = 1,
+        limit: int = 100,
+        partition: int | None = None,
+        inline: bool = False,
+    ) -> Page:
+        """A page of messages from `start` on, see `AsyncClient.fetch`.
+
+        Example: `page = client.fetch("orders", start="first", limit=10)`
+        """
+        return self._thread.run(
+            self._client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
+        )
+
+    def messages(
+        self, subject: str, *, start: Start = 1, partition: int | None = None, inline: bool = False
+    ) -> Iterator[Message]:
+        """Every message from `start` to what is the latest when reading begins.
+
+        Example: `for message in client.messages("orders"): ...`
+        """
+        for page in self._thread.iterate(self._client._pages(subject, start, partition, inline)):
+            yield from page
+
+    def read(
+        self, subject: str, *, start: Start = 1, limit: int | None = None, partition: int | None = None
+    ) -> Iterator[Message]:
+        """As `messages`, with the payloads in `data`, see `AsyncClient.read`.
+
+        Example: `for message in client.read("orders", start=100): handle(message.data)`
+        """
+        for extent in self._thread.iterate(self._client._extents(subject, start, limit, partition)):
+            yield from extent
+
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        start: Start = "first",
+        durable: str | None = None,
+        mode: Mode = "ordered",
+        session: str | None = None,
+        filter: str | Sequence[str] = (),  # noqa: A002
+        partition: int | None = None,
+        ack: Ack = "auto",
+        prefetch: int | None = None,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        lease: float | None = None,
+        idle: float | None = None,
+    ) -> Subscription:
+        """Messages as they come, see `Subscription`; the arguments are those of `AsyncClient.subscribe`.
+
+        Example: `for delivery in client.subscribe("orders", durable="billing"): handle(delivery.data())`
+        """
+        wanted = Subscribing(
+            subject=subject,
+            start=start,
+            durable=durable,
+            mode=mode,
+            session=session,
+            filter=filter,
+            partition=partition,
+            ack=ack,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            lease=lease,
+            idle=idle,
+        )
+
+        def call_soon(function: Callable[[], object]) -> None:
+            with contextlib.suppress(MtsError):  # the client is being closed
+                self._thread.call_soon(function)
+
+        subscription = Subscription(
+            self._thread,
+            wanted.intake(self._client._reader, call_soon),
+            auto=ack == "auto",
+            ordered=wanted.ordered,
+            closed=self._subscriptions.discard,
+        )
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def subscriber(self) -> Subscriber:
+        """Handlers for subjects, run together until a signal; see `Subscriber`."""
+        return Subscriber(self.subscribe)
+
+    def get(self, sequence: int, *, inline: bool = False) -> Message:
+        """One message; an error `not_found` when there is none with this sequence."""
+        return self._thread.run(self._client.get(sequence, inline=inline))
+
+    def payload(self, message: Message | int) -> bytes:
+        """A message's payload in memory, checked; for large ones use `download`."""
+        return self._thread.run(self._client.payload(message))
+
+    def download(
+        self,
+        message: Message | int,
+        target: str | os.PathLike[str] | BinaryIO,
+        *,
+        progress: ProgressCallback | None = None,
+    ) -> Message:
+        """Save a payload to a path or an open binary file, see `AsyncClient.download`.
+
+        Example: `client.download(42, "film.mp4")`
+        """
+        return self._thread.run(self._client.download(message, target, progress=progress))
+
+    def latest(self, subject: str) -> int:
+        """The sequence of the subject's last message; 0 when it has none."""
+        return self._thread.run(self._client.latest(subject))

@@ -1,0 +1,120 @@
+"""Transactions for ordinary code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from minitoolstream.client._batch import AnyItem
+from minitoolstream.client._delivery_sync import Delivery
+from minitoolstream.client._loop_thread import LoopThread
+from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._transaction import AsyncTransaction
+from minitoolstream.client._types import Result
+from minitoolstream.domain.upload import Receipt
+
+
+class Transaction:
+    """What is published and acked in its block becomes visible when the block ends, all at once; an exception, or a
+    lost lease or partition among its acks, leaves nothing of it.
+
+    Example:
+        with client.transaction() as tx:
+            tx.publish("invoices", invoice)
+            tx.ack(delivery)
+    """
+
+    def __init__(self, thread: LoopThread, transaction: AsyncTransaction) -> None:
+        self._thread = thread
+        self._transaction = transaction
+
+    def __enter__(self) -> Transaction:
+        self._thread.run(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(self._transaction.__aexit__(kind, error, trace))
+
+    @property
+    def transaction_id(self) -> str:
+        """Its name at the host; an error `closed` outside of the block."""
+        return self._transaction.transaction_id
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """After the commit: where what was published is. Messages that were stored together have one receipt."""
+        return self._transaction.receipts
+
+    def publish(
+        self,
+        subject: str,
+        data: bytes | str,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        codec: str | None = None,
+        producer_id: str | None = None,
+        seqno: int | None = None,
+        epoch: int | None = None,
+    ) -> Receipt:
+        """As `Client.publish`; the receipt is `stored`: the sequence is given at the end."""
+        return self._thread.run(
+            self._transaction.publish(
+                subject,
+                data,
+                content_type=content_type,
+                headers=headers,
+                group=group,
+                codec=codec,
+                producer_id=producer_id,
+                seqno=seqno,
+                epoch=epoch,
+            )
+        )
+
+    def publish_file(
+        self,
+        subject: str,
+        path: str | os.PathLike[str],
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        codec: str | None = None,
+        producer_id: str | None = None,
+        seqno: int | None = None,
+        epoch: int | None = None,
+        progress: ProgressCallback | None = None,
+        concurrency: int = 4,
+    ) -> Receipt:
+        """As `Client.publish_file`, without resuming: an upload ends with its transaction.
+
+        Example: `tx.publish_file("videos", "film.mp4")`
+        """
+        return self._thread.run(
+            self._transaction.publish_file(
+                subject,
+                path,
+                content_type=content_type,
+                headers=headers,
+                group=group,
+                codec=codec,
+                producer_id=producer_id,
+                seqno=seqno,
+                epoch=epoch,
+                progress=progress,
+                concurrency=concurrency,
+            )
+        )
+
+    def publish_batch(self, subject: str, items: Iterable[AnyItem]) -> list[Result]:
+        """As `Client.publish_batch`."""
+        return self._thread.run(self._transaction.publish_batch(subject, items))
+
+    def ack(self, delivery: Delivery) -> None:
+        """Ack a message of a durable, at the end; of an ordered reader, all that it was given before too."""
+        self._thread.run(self._transaction.ack(delivery))

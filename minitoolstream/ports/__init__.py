@@ -1,0 +1,70 @@
+"""What the services need of the outside, in the words of the domain. Adapters fulfil these."""
+
+from minitoolstream.ports.audit import AuditStore, Lane, LanePage, Pointing, RowFacts, Summary, UploadFacts
+from minitoolstream.ports.bucket import BucketStore
+from minitoolstream.ports.deletion import DeletionStore, DeletionWork, RewritePlan
+from minitoolstream.ports.delivery import DeliveryStore, DurablePage
+from minitoolstream.ports.metadata import (
+    Changes,
+    DueUploads,
+    ExtentPage,
+    GroupResults,
+    MetadataStore,
+    NewUpload,
+    PackResult,
+)
+from minitoolstream.ports.metrics import Metrics, NoMetrics
+from minitoolstream.ports.payloads import (
+    GetRequest,
+    ObjectAbout,
+    ObjectInfo,
+    PayloadStore,
+    SignedRequest,
+    Signer,
+    StoredPart,
+)
+from minitoolstream.ports.recovery import JournalLag, JournalStep, JournalStore, Position, RestoreStore, Settled
+from minitoolstream.ports.retention import RetentionStore
+from minitoolstream.ports.subjects import SubjectStore
+from minitoolstream.ports.transactions import TransactionStore
+
+__all__ = [
+    "AuditStore",
+    "BucketStore",
+    "Changes",
+    "DeletionStore",
+    "DeletionWork",
+    "DeliveryStore",
+    "DueUploads",
+    "DurablePage",
+    "ExtentPage",
+    "GetRequest",
+    "GroupResults",
+    "JournalLag",
+    "JournalStep",
+    "JournalStore",
+    "Lane",
+    "LanePage",
+    "MetadataStore",
+    "Metrics",
+    "NewUpload",
+    "NoMetrics",
+    "ObjectAbout",
+    "ObjectInfo",
+    "PackResult",
+    "PayloadStore",
+    "Pointing",
+    "Position",
+    "RestoreStore",
+    "RetentionStore",
+    "RewritePlan",
+    "RowFacts",
+    "Settled",
+    "SignedRequest",
+    "Signer",
+    "StoredPart",
+    "SubjectStore",
+    "Summary",
+    "TransactionStore",
+    "UploadFacts",
+]

@@ -1,0 +1,54 @@
+"""Many small segments become few: at one every 5 s, a year would have millions to read in a rebuild."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, SegmentName, decode, encode, merged, segment_name
+from minitoolstream.domain.limits import MIB
+from minitoolstream.services.core import Core
+
+MOST_BYTES = 8 * MIB
+
+
+async def merge_segments(core: Core, old: Sequence[SegmentName], sizes: dict[str, int]) -> int:
+    """Put segments that stand before a whole checkpoint together; how many went into others. Killed anywhere, some rows
+    are there twice, which a replay does not mind. One that is damaged stays, so that a restore names it."""
+    gone = 0
+    for group in _groups(old, sizes):
+        try:
+            parts = [await _read(core, one.name, sizes[one.name]) for one in group]
+        except MtsError as error:
+            if error.retryable:
+                raise
+            continue
+        whole = merged(parts)
+        body = await asyncio.to_thread(encode, whole)
+        try:
+            await core.payloads.put_new(segment_name(whole), body, content_type=SEGMENT_TYPE)
+        except MtsError as error:
+            if error.code != "already_exists":
+                raise
+        gone += len(await core.payloads.delete_many([one.name for one in group if one.name != segment_name(whole)]))
+    return gone
+
+
+def _groups(old: Sequence[SegmentName], sizes: dict[str, int]) -> Iterator[list[SegmentName]]:
+    """Neighbours that are small together; large ones are left as they are."""
+    group: list[SegmentName] = []
+    total = 0
+    for one in old:
+        if total + sizes[one.name] > MOST_BYTES:
+            if len(group) > 1:
+                yield group
+            group, total = [], 0
+        group.append(one)
+        total += sizes[one.name]
+    if len(group) > 1:
+        yield group
+
+
+async def _read(core: Core, name: str, size: int) -> Segment:
+    return await asyncio.to_thread(decode, name, await core.payloads.get_range(name, 0, size - 1))

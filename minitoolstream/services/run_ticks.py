@@ -1,0 +1,61 @@
+"""What is done by the clock and needs Tarantool alone: one list, each duty for itself.
+
+The reconciler, which asks the object store, runs beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.services.core import Core
+from minitoolstream.services.manage_subjects import forget_idle, purge_deleted, split_busy
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 500
+_MOST_ROUNDS = 100
+
+Duty = Callable[[Core], Awaitable[int]]
+"""Does some of what is due and says how much; 0 when nothing is left."""
+
+
+async def tick_consumers(core: Core) -> int:
+    """Sessions that ended without a word, and messages whose tries are used up."""
+    return await core.deliveries.tick(_AT_ONCE)
+
+
+async def end_transactions(core: Core) -> int:
+    """Transactions that nobody ended, and outcomes of yesterday."""
+    return await core.transactions.tick(_AT_ONCE)
+
+
+DUTIES: dict[str, Duty] = {
+    "consumers": tick_consumers,
+    "transactions": end_transactions,
+    "splits": split_busy,
+    "purged": purge_deleted,
+    "forgotten": forget_idle,
+}
+
+
+async def run_ticks(core: Core) -> dict[str, int]:
+    """Every duty until it has nothing left to do, in turns, so that much of one does not hold up the others; one that
+    fails does not either. What is left after many rounds is done the next time."""
+    done = dict.fromkeys(DUTIES, 0)
+    busy = dict(DUTIES)
+    problems: list[MtsError] = []
+    for _ in range(_MOST_ROUNDS):
+        for name, duty in list(busy.items()):
+            count = 0
+            try:
+                count = await duty(core)
+            except MtsError as error:
+                _log.warning("%s did not run to its end: %s", name, error.message)
+                problems.append(error)
+            done[name] += count
+            if count == 0:
+                del busy[name]
+    if problems:
+        raise problems[0]
+    return done

@@ -1,0 +1,151 @@
+"""What a setting's value may look like: text from the environment or YAML in, the value out, or a ValueError that says
+what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
+_BYTES = re.compile(r"(\d+)\s*(B|KB|MB|GB|KiB|MiB|GiB|TiB)?\Z", re.IGNORECASE)
+_FACTOR = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]+)(?::(\d{1,5}))?\Z")
+_BUCKET = re.compile(r"(?!.*\.\.)(?!\d+\.\d+\.\d+\.\d+\Z)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
+_LARGEST_PORT = 65535
+_SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
+
+
+def duration(value: Any) -> float:
+    """Seconds of '24h', '7d', '500ms' or a plain number."""
+    match = _DURATION.match(str(value).strip())
+    if not match:
+        raise ValueError(f"{value!r} is not a duration; write 30s, 15m, 24h or 7d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+class Channel(NamedTuple):
+    """How long the messages of one subject stay."""
+
+    channel: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.channel}={self.seconds:.0f}s"
+
+
+def channels(value: Any) -> tuple[Channel, ...]:
+    """`[{channel: logs, duration: 7d}]` as the specification writes it, or `logs=7d,metrics=30d`."""
+    entries = value if isinstance(value, list | tuple) else words(value)
+    found = tuple(_channel(entry) for entry in entries)
+    if len({one.channel for one in found}) < len(found):
+        raise ValueError(f"{value!r} names a channel twice")
+    return found
+
+
+def _channel(entry: Any) -> Channel:
+    if isinstance(entry, dict) and set(entry) == {"channel", "duration"}:
+        name, life = entry["channel"], entry["duration"]
+    else:
+        name, _, life = str(entry).partition("=")
+    if not _SUBJECT.match(str(name)) or not life:
+        raise ValueError(f"{entry!r} is not a channel; write {{channel: logs, duration: 7d}} or logs=7d")
+    return Channel(str(name), message_life(life))
+
+
+def size(value: Any) -> int:
+    """Bytes of '16MiB', '5GB' or a plain number."""
+    match = _BYTES.match(str(value).strip())
+    if not match:
+        raise ValueError(f"{value!r} is not a size; write 512KiB, 16MiB or a number of bytes")
+    return int(match[1]) * _FACTOR[(match[2] or "b").lower()]
+
+
+def boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in {"true", "false", "1", "0", "yes", "no", "on", "off"}:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return text in {"true", "1", "yes", "on"}
+
+
+def integer(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d+", str(value).strip()):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value)
+
+
+def words(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list | tuple) else str(value).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+def address(value: Any) -> str:
+    """`host:port`, `[::1]:port` or a bare host."""
+    text = str(value).strip()
+    match = _ADDRESS.match(text)
+    if not match or int(match[1] or 0) > _LARGEST_PORT:
+        raise ValueError(f"{value!r} is not an address; write host:port")
+    return text
+
+
+def endpoint(value: Any) -> str:
+    """An address, or an http(s) URL of one."""
+    text = str(value).strip()
+    if "://" not in text:
+        return address(text)
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its port is none
+        fits = False
+    if not fits or parts.path.strip("/") or parts.query or parts.username:
+        raise ValueError(f"{value!r} is not an endpoint; write host:port or an http(s) URL without a path")
+    return text
+
+
+def bucket_name(value: Any) -> str:
+    """What S3 takes as a name."""
+    text = str(value)
+    if not _BUCKET.match(text):
+        rule = "3 to 63 of a-z 0-9 . -, beginning and ending with a letter or digit, and no IP address"
+        raise ValueError(f"{value!r} is no name for a bucket: {rule}")
+    return text
+
+
+def region(value: Any) -> str:
+    text = str(value)
+    if not _REGION.match(text):
+        raise ValueError(f"{value!r} is not a region; write one like us-east-1")
+    return text
+
+
+def between(parse: Callable[[Any], Any], low: Any, high: Any) -> Callable[[Any], Any]:
+    """Bounds are written as a user would write them."""
+    least, most = parse(low), parse(high)
+
+    def checked(value: Any) -> Any:
+        parsed = parse(value)
+        if not least <= parsed <= most:
+            raise ValueError(f"{value!r} is not between {low} and {high}")
+        return parsed
+
+    return checked
+
+
+message_life = between(duration, "1s", "10y")
+"""How long messages may be kept."""
+
+
+def one_of(*choices: str) -> Callable[[Any], str]:
+    def checked(value: Any) -> str:
+        chosen = str(value).lower()
+        if chosen not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        return chosen
+
+    return checked

@@ -1,0 +1,116 @@
+"""The commands of the page about recovery work, one after the other, on a stack as a user has it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import ROOT, blocks
+from tests.faults.recovery import data_folder, lose_disk
+from tests.integration.test_stack import Stack
+from tests.live import eventually, start_live
+
+PAGE = (ROOT / "docs/recovery.md").read_text("utf-8")
+MESSAGES = 5
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    stack = Stack(tmp_path, MTS_OBJECT_STORE="minio", MTS_BACKUP_INTERVAL="0s")
+    stack.mts("up")
+    yield stack
+    stack.command("down")
+
+
+def sequences(stack: Stack) -> list[int]:
+    shown = json.loads(stack.command("fetch", "orders", "--json").stdout)
+    return [message["sequence"] for message in shown["messages"]]
+
+
+def test_the_commands_about_recovery_work(stack: Stack) -> None:
+    with stack.client() as client:
+        for number in range(MESSAGES):
+            client.publish("orders", b"%d" % number)
+    watch, back_up, restore, adopt, rebuild = blocks("sh", PAGE)
+
+    eventually(lambda: "up to date" in stack.mts("status"))
+    shown = stack.shell(watch)
+    assert "journal: " in shown
+    assert "minitoolstream_journal_behind_seconds" in shown
+    shown = stack.shell(back_up)
+    assert shown.count("up to sequence 5") >= 2
+
+    stack.kill("tarantool")
+    shown = stack.shell(restore)
+    assert "restored: 5 extents, up to sequence 5" in shown
+    assert sequences(stack) == [1, 2, 3, 4, 5]
+    assert "0 messages" in stack.shell(adopt)
+
+    stack.kill("tarantool")
+    shutil.rmtree(stack.home / "data" / "tarantool")
+    shown = stack.shell(rebuild)
+    assert "restored: 5 extents, up to sequence 5" in shown
+    assert sequences(stack) == [1, 2, 3, 4, 5]
+    with stack.client() as client:
+        assert (client.publish("orders", b"fresh").sequence or 0) > 2**24
+    assert "recovery" not in json.loads(stack.command("status", "--json").stdout)
+
+
+def test_data_in_the_way_is_not_touched_without_being_asked(stack: Stack) -> None:
+    with stack.client() as client:
+        client.publish("orders", b"here")
+    stack.mts("backup")
+    before = stack.pids()
+
+    refused = stack.command("restore")
+
+    assert refused.returncode == 2
+    assert "--replace" in refused.stderr
+    assert stack.pids() == before
+    assert sequences(stack) == [1]
+
+
+def test_a_restore_without_a_backup_says_what_to_do(stack: Stack) -> None:
+    refused = stack.command("restore", "--replace")
+    assert refused.returncode == 3
+    assert "mts rebuild" in refused.stderr
+    assert stack.command("restore", "--adopt", "--discard").returncode == 2
+
+
+def test_up_on_a_lost_folder_says_what_to_do(stack: Stack) -> None:
+    with stack.client() as client:
+        client.publish("orders", b"here")
+    stack.mts("down")
+    shutil.rmtree(stack.home / "data" / "tarantool")
+
+    refused = stack.command("up")
+
+    assert refused.returncode == 2
+    assert "mts restore" in refused.stderr
+    assert "restored: 1 extents" in stack.mts("rebuild", "--replace")
+
+
+def test_a_tarantool_of_ones_own_is_restored_in_two_steps(tmp_path: Path) -> None:
+    live = start_live(tmp_path, extra_env={"MTS_BACKUP_INTERVAL": "0s"})
+    assert live.publish("orders", b"here").status in {200, 201}
+    own = Stack(tmp_path, **live.environ)
+    own.mts("backup", "--to", "copies")
+    lose_disk(live)
+
+    assert "cannot be stopped and filled from here" in own.command("restore").stderr
+    files = own.command("restore", "--files", str(data_folder(live)), "--from", "copies", "--json")
+    assert Path(json.loads(files.stdout)["snapshot"]).stat().st_size > 0
+    again = own.command("restore", "--files", str(data_folder(live)), "--from", "copies")
+    assert "is not empty" in again.stderr
+    live.tarantool.start()
+    shown = json.loads(own.command("restore", "--replay", "--json").stdout)
+
+    assert (shown["last_sequence"], shown["orphans"]) == (1, [])
+    assert "already" in own.command("restore", "--replay").stderr
+    assert json.loads(own.command("restore", "--discard", "--json").stdout)["objects"] == 0
+    assert "no restore waits" in own.command("restore", "--adopt").stderr
+    live.stop()
