@@ -122,9 +122,7 @@ def _run_on_lambda(app: App, route: Route, params: Mapping[str, str]) -> chalice
         request_id=raw.context.get("requestId", "-"),
     )
     response = run(_guarded(route, request))
-    return chalice.Response(
-        body=response.body.decode(), status_code=response.status, headers=dict(response.headers)
-    )
+    return chalice.Response(body=response.body.decode(), status_code=response.status, headers=dict(response.headers))
 
 
 _loop: asyncio.AbstractEventLoop | None = None

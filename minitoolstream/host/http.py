@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import httptools
 
 from minitoolstream.host.incoming import STATUS_LINES, Incoming
 from minitoolstream.host.streaming import DisconnectedError
+from minitoolstream.host.turns import Turns
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 20.0
@@ -41,8 +43,15 @@ class HttpConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, serve: Serve, connections: set[HttpConnection], keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        connections: set[HttpConnection],
+        turns: Turns,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
         self._serve = serve
+        self._turns = turns
         self._connections = connections
         self._keep_alive_seconds = keep_alive
         self._loop = asyncio.get_running_loop()
@@ -183,7 +192,11 @@ class HttpConnection(asyncio.Protocol):
 
     def _start(self, incoming: Incoming) -> None:
         self._current = incoming
-        self._task = self._loop.create_task(self._run(incoming))
+        self._turns.begin(incoming.path, partial(self._begin, incoming))
+
+    def _begin(self, incoming: Incoming) -> None:
+        if not self.is_lost:
+            self._task = self._loop.create_task(self._run(incoming))
 
     async def _run(self, incoming: Incoming) -> None:
         try:

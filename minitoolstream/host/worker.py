@@ -20,6 +20,7 @@ from minitoolstream.host.board import Board
 from minitoolstream.host.functions import Functions
 from minitoolstream.host.http import HttpConnection
 from minitoolstream.host.metrics import Metrics
+from minitoolstream.host.turns import Turns
 
 BACKLOG = 2048
 STARTUP_FAILURE = 3
@@ -65,9 +66,10 @@ class Worker:
             log.exception("the worker cannot start")
             sys.exit(STARTUP_FAILURE)
         connections: set[HttpConnection] = set()
+        turns = Turns()
         metrics.connections = lambda: len(connections)
         accepting = await loop.create_server(
-            lambda: HttpConnection(host.serve, connections), sock=self.listener, backlog=BACKLOG
+            lambda: HttpConnection(host.serve, connections, turns), sock=self.listener, backlog=BACKLOG
         )
         await stopping.wait()
         loop.remove_reader(parent)

@@ -6,6 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.keys import PACK_PREFIX
@@ -17,29 +19,45 @@ from minitoolstream.services.core import Core
 
 _log = logging.getLogger(__name__)
 _PER_CALL = 500
-_PACE = 0.002  # seconds from call to call: less than a PUT takes, so who uploads one by one never waits for it
+_HOLD = 0.004  # seconds that the first of a call may wait for others: less than the store takes for a PUT under load
+_TOGETHER = 8
+_LATELY = 32  # commits
 _REMEMBERED = 10_000
 _REMEMBERED_FOR = 10.0
 
 
+@dataclass(slots=True)
+class _Waiting:
+    stored: StoredObject
+    answer: asyncio.Future[Receipt | None]
+    since: float
+
+
 class Committer:
-    """Batches almost without waiting: one call in flight, what arrives meanwhile forms the next."""
+    """One call in flight, what arrives meanwhile forms the next. A call costs the same for one upload as for some, so
+    while several are under way at once, the first of a call waits a moment for others. One alone never waits."""
 
     def __init__(self, metadata: MetadataStore, metrics: Metrics) -> None:
         self._metadata = metadata
         self._metrics = metrics
-        self._queue: deque[tuple[StoredObject, asyncio.Future[Receipt | None]]] = deque()
-        self._running: asyncio.Task[None] | None = None
-        self._called_at = 0.0
+        self._queue: deque[_Waiting] = deque()
+        self._calling: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._crowd = _Crowd()
         self._recent: dict[str, tuple[float, Receipt]] = {}
 
     async def commit(self, stored: StoredObject) -> Receipt | None:
         """What became of the upload; None when nobody knows it."""
-        answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
-        self._queue.append((stored, answer))
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
-        return await answer
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Receipt | None] = loop.create_future()
+        self._queue.append(_Waiting(stored, answer, loop.time()))
+        self._crowd.enter()
+        try:
+            if self._calling is None:
+                self._call_soon(loop)
+            return await answer
+        finally:
+            self._crowd.leave()
 
     def recent(self, upload_id: str) -> Receipt | None:
         """The receipt of an upload that was committed here moments ago: nothing changes it any more, and its producer
@@ -52,30 +70,72 @@ class Committer:
         if len(self._recent) > _REMEMBERED:
             del self._recent[next(iter(self._recent))]
 
-    async def _run(self) -> None:
-        while self._queue:
-            if (early := self._called_at + _PACE - time.monotonic()) > 0:
-                await asyncio.sleep(early)
-            self._called_at = time.monotonic()
-            batch = [self._queue.popleft() for _ in range(min(_PER_CALL, len(self._queue)))]
-            try:
-                receipts = await self._metadata.commit_uploads([stored for stored, _ in batch])
-            except Exception as error:  # every caller gets it; the loop serves the next
-                if not isinstance(error, MtsError):
-                    _log.exception("a commit failed")
-                    error = MtsError("internal", "the commit failed; the log says more")
-                for _, answer in batch:
-                    if not answer.done():
-                        answer.set_exception(error)
-                continue
-            committed = 0
-            for (stored, answer), receipt in zip(batch, receipts, strict=True):
-                if receipt and receipt.state is State.COMMITTED and not receipt.duplicate:
-                    committed += 1
-                    self._remember(stored.upload_id, receipt)
-                if not answer.done():
-                    answer.set_result(receipt)
-            self._metrics.committed(committed)
+    def _call_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        hold = self._queue[0].since + _HOLD - loop.time()
+        if hold <= 0 or len(self._queue) >= min(_TOGETHER, self._crowd.most):
+            self._call()
+        elif self._timer is None:
+            self._timer = loop.call_later(hold, self._call)
+
+    def _call(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._calling = asyncio.create_task(self._commit())
+
+    async def _commit(self) -> None:
+        batch = [self._queue.popleft() for _ in range(min(_PER_CALL, len(self._queue)))]
+        try:
+            receipts = await self._metadata.commit_uploads([waiting.stored for waiting in batch])
+        except Exception as error:  # every caller gets it; the next call is made all the same
+            _fail(batch, error)
+        else:
+            self._answer(batch, receipts)
+        finally:
+            self._calling = None
+            if self._queue:
+                self._call_soon(asyncio.get_running_loop())
+
+    def _answer(self, batch: list[_Waiting], receipts: Sequence[Receipt | None]) -> None:
+        committed = 0
+        for waiting, receipt in zip(batch, receipts, strict=True):
+            if receipt and receipt.state is State.COMMITTED and not receipt.duplicate:
+                committed += 1
+                self._remember(waiting.stored.upload_id, receipt)
+            if not waiting.answer.done():
+                waiting.answer.set_result(receipt)
+        self._metrics.committed(committed)
+
+
+class _Crowd:
+    """How many were under way at once, at the most, lately."""
+
+    def __init__(self) -> None:
+        self._now = self._peak = self._peak_before = self._entered = 0
+
+    def enter(self) -> None:
+        self._now += 1
+        self._entered += 1
+        if self._entered % _LATELY == 0:
+            self._peak_before, self._peak = self._peak, self._now
+        elif self._now > self._peak:
+            self._peak = self._now
+
+    def leave(self) -> None:
+        self._now -= 1
+
+    @property
+    def most(self) -> int:
+        return max(self._peak, self._peak_before)
+
+
+def _fail(batch: list[_Waiting], error: Exception) -> None:
+    if not isinstance(error, MtsError):
+        _log.error("a commit failed", exc_info=error)
+        error = MtsError("internal", "the commit failed; the log says more")
+    for waiting in batch:
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)
 
 
 async def commit_created(core: Core, record: ObjectCreated | Rejected) -> Receipt | None:

@@ -97,15 +97,30 @@ def _placed(groups: Sequence[Group], by_group: Sequence[list[PackResult]]) -> li
     return [placed[index] for index in range(len(placed))]
 
 
+class _Track:
+    """Where packs are made one after the other: a PUT at a time, and beside it the commit of the pack before."""
+
+    def __init__(self) -> None:
+        self.putting = False
+        self.last: asyncio.Task[None] | None = None
+        self.unfinished: list[set[str]] = []
+
+    def holds(self, subject: str) -> bool:
+        return any(subject in subjects for subjects in self.unfinished)
+
+
 class Packer:
-    """Keeps one PUT in flight; what arrives meanwhile forms the next pack. Packs are committed in their order."""
+    """Keeps a PUT in flight; what arrives meanwhile forms the next pack. Those of a subject are committed in order.
+
+    A message of a subject that has nothing under way need not wait for the PUT of others: there are two tracks, and a
+    subject is on one of them at a time.
+    """
 
     def __init__(self, writer: PackWriter) -> None:
         self.writer = writer
         self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
-        self._putting = False
-        self._last: asyncio.Task[None] | None = None
+        self._tracks = (_Track(), _Track())
 
     async def publish(self, message: InlineMessage) -> PackResult:
         if self._queued_bytes + len(message.data) > _QUEUE_BYTES:
@@ -113,52 +128,68 @@ class Packer:
         answer: asyncio.Future[PackResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, answer))
         self._queued_bytes += len(message.data)
-        self._begin()
+        first, second = self._tracks
+        if not first.putting and not second.holds(message.subject):
+            self._begin(first)
+        elif not second.putting and not first.holds(message.subject):
+            self._begin(second)
         return await answer
 
-    def _begin(self) -> None:
-        if self._queue and not self._putting:
-            self._putting = True
-            self._last = asyncio.create_task(self._store(self._last))
+    def _begin(self, track: _Track) -> None:
+        if self._queue and not track.putting:
+            track.putting = True
+            track.last = asyncio.create_task(self._store(track, track.last))
 
-    async def _store(self, before: asyncio.Task[None] | None) -> None:
-        batch = self._take()
+    async def _store(self, track: _Track, before: asyncio.Task[None] | None) -> None:
+        batch = self._take(track)
+        if not batch:
+            track.putting = False
+            await _ended(before)
+            return
+        subjects = {message.subject for message, _ in batch}
+        track.unfinished.append(subjects)
         try:
-            pack, name = await self._put(batch, before)
+            pack, name = await self._put(track, batch, before)
             results = await self.writer.commit(name, pack)
         except Exception as error:  # every caller gets it; the next pack is served all the same
             _fail(batch, error)
-            return
-        for (_, answer), result in zip(batch, results, strict=True):
-            if not answer.done():
-                answer.set_result(result)
+        else:
+            for (_, answer), result in zip(batch, results, strict=True):
+                if not answer.done():
+                    answer.set_result(result)
+        finally:
+            track.unfinished.remove(subjects)
 
-    async def _put(self, batch: Sequence[Waiting], before: asyncio.Task[None] | None) -> tuple[Pack, str]:
+    async def _put(
+        self, track: _Track, batch: Sequence[Waiting], before: asyncio.Task[None] | None
+    ) -> tuple[Pack, str]:
         """Returns when this pack's commit may begin. The next PUT may as well: no more than one commit waits."""
         try:
             pack = self.writer.build([message for message, _ in batch])
             return pack, await self.writer.put(pack)
         finally:
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-            self._putting = False
+            await _ended(before)
+            track.putting = False
             # Not at once: this commit goes out first, and what was read together with the store's answer still joins.
-            asyncio.get_running_loop().call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._begin, track)
 
-    def _take(self) -> list[Waiting]:
-        """What forms the next pack. It ends as a whole, so what ends at another time waits for one of its own, and
-        stays in its order (rule 16)."""
+    def _take(self, track: _Track) -> list[Waiting]:
+        """What forms the next pack: nothing of subjects on the other track. It ends as a whole, so what ends at another
+        time waits for one of its own. All stay in their order (rule 16)."""
         batch: list[Waiting] = []
         others: list[Waiting] = []
         codecs: dict[str, str | None] = {}
         size = metadata = 0
+        (other,) = (one for one in self._tracks if one is not track)
         class_of = self.writer.retention.class_of
-        wanted = class_of(self._queue[0][0].subject)
+        wanted: object = None
         while self._queue and max(len(batch), len(others)) < MAX_MESSAGES_PER_PACK:
             message, answer = self._queue[0]
-            if class_of(message.subject) != wanted:
+            if other.holds(message.subject) or (batch and class_of(message.subject) != wanted):
                 others.append(self._queue.popleft())
                 continue
+            if not batch:
+                wanted = class_of(message.subject)
             size += len(message.data)
             metadata += metadata_size(message, codecs)
             if batch and (size > _PACK_BYTES or metadata > MAX_PACK_METADATA_BYTES):
@@ -172,9 +203,13 @@ class Packer:
 
     async def close(self) -> None:
         """Finish what was taken on."""
-        while self._last is not None and (self._queue or not self._last.done()):
-            self._begin()
-            await asyncio.wait([self._last])
+        while running := [track.last for track in self._tracks if track.last is not None and not track.last.done()]:
+            await asyncio.wait(running)
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        await asyncio.wait([task])
 
 
 def metadata_size(message: InlineMessage, codecs: Mapping[str, str | None]) -> int:

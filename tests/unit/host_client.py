@@ -20,6 +20,7 @@ from minitoolstream.host.functions import Functions
 from minitoolstream.host.http import HttpConnection
 from minitoolstream.host.incoming import Incoming
 from minitoolstream.host.metrics import Metrics
+from minitoolstream.host.turns import Turns
 
 TOKEN = "token-of-the-tests-1"
 WEBHOOK_TOKEN = "token-of-the-store-1"
@@ -48,7 +49,7 @@ class Wire(asyncio.Transport):
             finally:
                 self.ended.set()
 
-        self.connection = HttpConnection(served, set())
+        self.connection = HttpConnection(served, set(), Turns())
         self.connection.connection_made(self)
 
     def write(self, data: Any) -> None:

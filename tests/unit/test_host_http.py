@@ -13,6 +13,7 @@ from minitoolstream.host import http
 from minitoolstream.host.http import HttpConnection
 from minitoolstream.host.incoming import Incoming
 from minitoolstream.host.streaming import DisconnectedError
+from minitoolstream.host.turns import Turns
 
 Serve = Callable[[Incoming], Coroutine[Any, Any, None]]
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -47,7 +48,7 @@ async def serving(serve: Serve, keep_alive: float = 75) -> AsyncIterator[tuple[l
     begun = asyncio.Event()
 
     def make() -> Recorded:
-        made.append(Recorded(serve, set(), keep_alive))
+        made.append(Recorded(serve, set(), Turns(), keep_alive))
         asyncio.get_running_loop().call_soon(begun.set)
         return made[-1]
 

@@ -66,14 +66,36 @@ async def test_one_call_is_in_flight_and_what_arrives_meanwhile_forms_the_next()
     assert [receipt.upload_id for receipt in receipts] == list("abcd")
 
 
-async def test_what_follows_at_once_is_gathered_into_one_call() -> None:
+async def test_while_several_are_under_way_at_once_the_first_of_a_call_waits_for_others() -> None:
     store = SlowStore()
     store.go_on.set()
     commits = committer(store)
-    await commits.commit(stored("a"))
-    soon = await begun([asyncio.create_task(commits.commit(stored("b")))])
-    await asyncio.gather(*soon, commits.commit(stored("c")))
-    assert store.calls == [["a"], ["b", "c"]]
+    await asyncio.gather(*(commits.commit(stored(name)) for name in "abc"))
+    first = await begun([asyncio.create_task(commits.commit(stored(name))) for name in "de"])
+    assert store.calls == [["a", "b", "c"]]
+    await asyncio.gather(*first, commits.commit(stored("f")))
+    assert store.calls == [["a", "b", "c"], ["d", "e", "f"]]
+
+
+async def test_one_that_waits_in_vain_for_others_is_committed_all_the_same() -> None:
+    store = SlowStore()
+    store.go_on.set()
+    commits = committer(store)
+    await asyncio.gather(*(commits.commit(stored(name)) for name in "abc"))
+    await asyncio.wait_for(commits.commit(stored("d")), 5)
+    assert store.calls == [["a", "b", "c"], ["d"]]
+
+
+async def test_one_after_the_other_never_waits_even_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_uploads, "_LATELY", 4)
+    store = SlowStore()
+    store.go_on.set()
+    commits = committer(store)
+    await asyncio.gather(*(commits.commit(stored(name)) for name in "abc"))
+    for name in "defghijk":
+        await commits.commit(stored(name))
+    monkeypatch.setattr(commit_uploads, "_HOLD", 3600.0)
+    await asyncio.wait_for(commits.commit(stored("z")), 5)
 
 
 async def test_the_receipts_of_the_last_moments_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,18 +81,75 @@ async def test_one_put_is_in_flight_and_what_arrives_meanwhile_forms_the_next_pa
 ) -> None:
     kit = core_kit()
     gate = Gate(kit, monkeypatch)
-    first = await begin(kit, message(b"0"))
+    first = await begin(kit, message(b"0", subject="a"), message(b"0", subject="b"))
     rest = await begin(kit, *(message(str(i).encode(), subject="ab"[i % 2]) for i in range(1, 6)))
     (await gate.next_one()).set()
     (await gate.next_one()).set()
     receipts = [receipt_of(result) for result in await asyncio.gather(*first, *rest)]
     assert gate.most_at_once == 1
     assert len(kit.payloads.objects) == 2
-    assert sorted(receipt.sequence or 0 for receipt in receipts) == [1, 2, 3, 4, 5, 6]
-    assert [receipt.offset for receipt in receipts] == [0, 0, 0, 1, 1, 2]
+    assert sorted(receipt.sequence or 0 for receipt in receipts) == [1, 2, 3, 4, 5, 6, 7]
+    assert [receipt.offset for receipt in receipts] == [0, 0, 1, 1, 2, 2, 3]
     page = await read_page(kit.core, Selection("b", 10, inline=True), 0)
     assert isinstance(page, MessagePage)
-    assert [item.data for item in page.messages] == ["MQ==", "Mw==", "NQ=="]
+    assert [item.data for item in page.messages] == ["MA==", "MQ==", "Mw==", "NQ=="]
+
+
+async def test_a_subject_with_nothing_under_way_does_not_wait_for_the_put_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    noisy = await begin(kit, message(subject="noisy"), message(subject="noisy"))
+    held = await gate.next_one()
+    quiet = await begin(kit, message(subject="quiet"))
+    (await gate.next_one()).set()
+    assert receipt_of(await quiet[0]).sequence == 1
+    third = await begin(kit, message(subject="third"))
+    (await gate.next_one()).set()
+    assert receipt_of(await third[0]).sequence == 2
+    held.set()
+    assert [receipt_of(await one).sequence for one in noisy] == [3, 4]
+
+
+async def test_two_puts_at_once_are_the_most_and_never_two_of_one_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    tasks = await begin(kit, message(b"0", subject="a"))
+    for number in range(1, 4):
+        tasks += await begin(kit, *(message(b"%d" % number, subject=subject) for subject in "abc"))
+    assert len(gate.waiting) == 2
+    while not all(task.done() for task in tasks):
+        (await gate.next_one()).set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert gate.most_at_once == 2
+    places = [receipt_of(task.result()).offset for task in tasks]
+    assert places == [0, 1, 0, 0, 2, 1, 1, 3, 2, 2]
+
+
+@given(st.lists(st.one_of(st.sampled_from("abc"), st.integers(0, 1)), max_size=40))
+def test_messages_are_stored_in_their_subjects_order_whichever_put_ends_first(steps: list[str | int]) -> None:
+    async def run() -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            kit = core_kit()
+            gate = Gate(kit, patched)
+            tasks: dict[str, list[asyncio.Task[PackResult]]] = {subject: [] for subject in "abc"}
+            for step in steps:
+                if isinstance(step, str):
+                    tasks[step] += await begin(kit, message(subject=step))
+                elif len(gate.waiting) > step:
+                    gate.waiting.pop(step).set()
+                    await begin(kit)
+            while not all(task.done() for some in tasks.values() for task in some):
+                (await gate.next_one()).set()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            assert gate.most_at_once <= 2
+            for some in tasks.values():
+                assert [receipt_of(task.result()).offset for task in some] == list(range(len(some)))
+
+    asyncio.run(run())
 
 
 async def test_a_failing_put_fails_only_its_pack(monkeypatch: pytest.MonkeyPatch) -> None:

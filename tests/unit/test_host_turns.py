@@ -1,0 +1,56 @@
+"""Requests begin in turns: a crowd on one subject holds up its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from minitoolstream.host.turns import AT_ONCE, Turns
+
+
+def asking(turns: Turns, begun: list[str], *paths: str) -> Callable[[], None]:
+    def ask() -> None:
+        for path in paths:
+            turns.begin(path, partial(begun.append, path))
+
+    return ask
+
+
+async def test_a_request_that_comes_alone_begins_at_once() -> None:
+    begun: list[str] = []
+    turns = Turns()
+    for _ in range(3 * AT_ONCE):
+        asking(turns, begun, "/v1/subjects/quiet/messages")()
+        assert begun.pop() == "/v1/subjects/quiet/messages"
+        await asyncio.sleep(0)
+
+
+async def test_one_of_another_subject_overtakes_a_crowd() -> None:
+    begun: list[str] = []
+    turns = Turns()
+    asking(turns, begun, *["/v1/subjects/noisy/subscribe"] * 100, "/v1/subjects/quiet/messages")()
+    assert len(begun) == AT_ONCE
+    await asyncio.sleep(0)
+    assert "/v1/subjects/quiet/messages" in begun
+    assert len(begun) == 2 * AT_ONCE
+
+
+async def test_whatever_is_about_no_subject_overtakes_a_crowd_too() -> None:
+    begun: list[str] = []
+    turns = Turns()
+    asking(
+        turns, begun, *["/v1/subjects/noisy/subscribe"] * 100, "/hooks/object-created", "/healthz", "/v1/uploads/1"
+    )()
+    await asyncio.sleep(0)
+    assert {"/hooks/object-created", "/healthz", "/v1/uploads/1"} <= set(begun)
+
+
+async def test_requests_of_one_subject_begin_in_their_order_and_none_is_left() -> None:
+    begun: list[int] = []
+    turns = Turns()
+    for number in range(50):
+        turns.begin("/v1/subjects/orders/messages", partial(begun.append, number))
+    for _ in range(50 // AT_ONCE + 1):
+        await asyncio.sleep(0)
+    assert begun == list(range(50))
