@@ -28,7 +28,8 @@ function M.current()
     return current
 end
 
--- How many transactions failed when their log was written, which takes rows back that others may have seen.
+-- How many transactions failed when their log was written: what others read, or kept in memory, before may be of one
+-- that never was.
 function M.rollbacks()
     return rollbacks
 end
@@ -51,11 +52,6 @@ end
 function M.touch(name)
     current.names = current.names or {}
     current.names[name] = true
-end
-
--- How often a transaction was taken back: what was kept in memory before may be of one that never was.
-function M.rollbacks()
-    return rollbacks
 end
 
 -- Returns the ticket up to which others must have ended, whether `fn` succeeded, its result, and whether it wrote.
