@@ -36,7 +36,7 @@ end
 -- Which of these names something other than a message knows: those are no orphans.
 function M.known(names)
     return txn.run(function()
-        local known = setmetatable({}, {__serialize = 'array'})
+        local known = schema.array{}
         for place, name in ipairs(names) do
             known[place] = is_known(name)
         end

@@ -20,14 +20,6 @@ local M = {}
 
 local PACKS = object.PACKS
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
-local function map(values)
-    return setmetatable(values, {__serialize = 'map'})
-end
-
 -- {key, count, object name, first byte or null, bytes, unverified, missing} of a row.
 local function facts(row)
     local first, bytes = extent.span(row)
@@ -37,7 +29,7 @@ end
 
 -- Up to `limit` rows behind a key.
 function M.rows(after, limit)
-    local found, top = array{}, commit.watermark()
+    local found, top = schema.array{}, commit.watermark()
     for _, row in box.space.message.index.primary:pairs({after}, {iterator = 'GT'}) do
         if row[F.sequence] > top or #found >= limit then
             break
@@ -50,7 +42,7 @@ end
 -- The rows with these keys, whole, and whether they are kept apart; those that are gone are left out.
 function M.rows_at(keys)
     return txn.run(function()
-        local found = array{}
+        local found = schema.array{}
         for _, key in ipairs(keys) do
             local row = box.space.message:get(key)
             if row then
@@ -74,7 +66,7 @@ local PAGES = {
 function M.page(what, after, limit)
     local name, shape = PAGES[what][1], PAGES[what][2]
     return txn.run(function()
-        local found = array{}
+        local found = schema.array{}
         for _, row in ipairs(box.space[name]:select({after}, {iterator = 'GT', limit = limit})) do
             table.insert(found, shape(row))
         end
@@ -133,7 +125,7 @@ local MOST_LANES, MOST_ROWS = 1000, 200000
 
 -- Lanes behind one, each with its counters and what its rows give; some at a time.
 function M.lanes(subject, partition)
-    local found, rows = array{}, 0
+    local found, rows = schema.array{}, 0
     while #found < MOST_LANES and rows < MOST_ROWS do
         subject, partition = next_lane(subject, partition)
         if subject == nil then
@@ -189,7 +181,7 @@ local function look(names, mend)
             end,
         }
     end, function()
-        local found = map{}
+        local found = schema.map{}
         for name in pairs(wanted) do
             local entry = box.space.object:get(name)
             local one = {rows = counts[name] or 0, stored = #object_rows.stored_uploads(name),
@@ -267,7 +259,7 @@ end
 -- Packs behind a key that rows point at, and that the bucket's listing from there on, `names`, does not have.
 function M.packs_missing(after, names)
     return txn.run(function()
-        local listed, found, last = {}, array{}, names[#names] or ''
+        local listed, found, last = {}, schema.array{}, names[#names] or ''
         for _, name in ipairs(names) do
             listed[name] = true
         end

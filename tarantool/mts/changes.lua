@@ -2,6 +2,7 @@
 -- messages, and of durables ('subject/durable') that were moved or have something free again. One long call per host
 -- worker reads it, so a thousand who wait cost one waiting fiber.
 local fiber = require('fiber')
+local schema = require('mts.schema')
 local uuid = require('uuid')
 
 local M = {}
@@ -29,14 +30,10 @@ function M.push(upload_ids, names)
     end
 end
 
-local function array()
-    return setmetatable({}, {__serialize = 'array'})
-end
-
 -- What changed after the cursor; waits up to `timeout` seconds for the first. `lost` says that the cursor is of an
 -- earlier run or fell out of the ring: whoever waits must look again.
 function M.wait(cursor_boot, cursor, timeout)
-    local ids, names, seen = array(), array(), {}
+    local ids, names, seen = schema.array{}, schema.array{}, {}
     if cursor_boot ~= boot then
         return {boot = boot, cursor = count, lost = true, ids = ids, names = names}
     end

@@ -16,10 +16,6 @@ local M = {}
 
 local MOST_LANES = 1000 -- described by one call, which nobody else is served beside
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 -- Where the partitions are read on: behind what is acked, or, for a shared durable, behind what was handed out.
 local function read_from(row)
     if durables.mode(row) == 'shared' then
@@ -51,7 +47,7 @@ end
 -- was never handed out; `outstanding` is the rest.
 local function describe_partitions(row)
     local from, ahead = read_from(row)
-    local holders, described, total = sessions.holders(row), array{}, 0
+    local holders, described, total = sessions.holders(row), schema.array{}, 0
     for _, lane in ipairs(box.space.partition:select({row[F.subject]})) do
         local partition = lane[P.partition]
         local own = ahead and ahead[partition] or from
@@ -161,7 +157,7 @@ end
 -- there are more.
 function M.list(subject, after, limit)
     return txn.run(function()
-        local found, lanes, more = array{}, 0, false
+        local found, lanes, more = schema.array{}, 0, false
         for _, row in box.space.consumers.index.subject:pairs({subject, after or ''}, {iterator = 'GT'}) do
             if row[F.subject] ~= subject then
                 break
@@ -285,7 +281,7 @@ end
 
 function M.of_subject(subject)
     return txn.run(function()
-        local found = array{}
+        local found = schema.array{}
         for _, row in box.space.consumers.index.subject:pairs({subject}, {iterator = 'EQ'}) do
             if durables.is_current(row) then
                 table.insert(found, row)

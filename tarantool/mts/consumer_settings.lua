@@ -67,7 +67,7 @@ local CHECKS = {
 }
 
 local function given(options)
-    local values = setmetatable({}, {__serialize = 'map'})
+    local values = schema.map{}
     for name, checked in pairs(CHECKS) do
         values[name] = checked(options[name])
     end
@@ -86,7 +86,7 @@ end
 -- The settings with what `options` changes, or nil when they change nothing. An empty filter takes the filter away.
 function M.merge(row, options)
     local values, changed = given(options), false
-    local merged = setmetatable(schema.present(row[F.settings]) or {}, {__serialize = 'map'})
+    local merged = schema.map(schema.present(row[F.settings]) or {})
     for name, value in pairs(values) do
         merged[name], changed = value, true
     end

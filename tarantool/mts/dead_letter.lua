@@ -31,7 +31,7 @@ local function append(effects, subject, row, headers, content_type)
         object.retain(row[F.object_name])
     end
     return commit.append(effects, subject, partition.lane_for(subjects.ensure(subject), {}), {
-        headers = setmetatable(headers, {__serialize = 'map'}), object_name = row[F.object_name],
+        headers = schema.map(headers), object_name = row[F.object_name],
         count = row[F.count], size = row[F.size], byte_from = schema.present(row[F.byte_from]),
         sizes = schema.present(row[F.sizes]), own = row[F.count] > 1 and schema.present(row[F.own]) or nil,
         content_type = content_type, sha256 = schema.present(row[F.sha256]), codec = schema.present(row[F.codec]),
@@ -81,7 +81,7 @@ end
 -- where to go on.
 local function merge(rows, limit, upto, whole)
     table.sort(rows, function(one, other) return one[F.sequence] < other[F.sequence] end)
-    local taken, left = setmetatable({}, {__serialize = 'array'}), limit
+    local taken, left = schema.array{}, limit
     for _, row in ipairs(rows) do
         if row[F.sequence] >= upto then
             break

@@ -19,10 +19,6 @@ local REASON = 'deleted'
 local KEPT = 24 * 3600 -- seconds for which a finished one is answered again
 local TRIES = 3
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 -- The one that held the payload of a deleted message, while it is not gone.
 local function object_of(row)
     local found = row[D.kind] == 'message' and box.space.erasure.index.deletion:min{row[D.id]}
@@ -32,8 +28,8 @@ end
 local function describe(row)
     return {id = row[D.id], kind = row[D.kind], subject = row[D.subject], at = row[D.at], who = row[D.who],
         reason = row[D.reason], object_name = object_of(row), sequence = row[D.sequence], upto = row[D.upto],
-        messages = row[D.messages], bytes = row[D.bytes], sequences = array(row[D.sequences]), removed = row[D.removed],
-        done = row[D.done_at] ~= nil}
+        messages = row[D.messages], bytes = row[D.bytes], sequences = schema.array(row[D.sequences]),
+        removed = row[D.removed], done = row[D.done_at] ~= nil}
 end
 
 -- The newest deletion that `fits(row)`. There are few: open ones, and those of the last day.
@@ -232,7 +228,7 @@ end
 -- {name, 'trash'} to delete from the store, {name, 'rewrite'} to write anew without them.
 function M.work(id, limit)
     return txn.run(function()
-        local job, work = need(id), array{}
+        local job, work = need(id), schema.array{}
         -- What is gone from the rows goes from the bucket before more rows go: it is written down twice until then.
         if not job[D.removed] and box.space.erasure.index.deletion:count{id} < limit then
             job = remove_some(job)
@@ -264,7 +260,7 @@ end
 -- Deletions that are not finished, oldest first.
 function M.open(limit)
     return txn.run(function()
-        local found = array{}
+        local found = schema.array{}
         for _, row in box.space.deletion.index.done:pairs({box.NULL}, {iterator = 'EQ'}) do
             if #found >= limit then
                 break

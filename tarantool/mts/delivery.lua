@@ -21,10 +21,6 @@ local MOST = 1000 -- messages a call
 -- By durable: how far its leases of an earlier run were compared with the clock, {due_at, last}; true when all were.
 local clock_checked = {}
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 local function after_seconds(now, seconds)
     return now + math.ceil(seconds * 1000)
 end
@@ -123,7 +119,8 @@ local function take_new(work, row, limit)
 end
 
 local function new_work(limit)
-    local work = {now = clock.steady_ms(), left = limit, ranges = {}, rows = array{}, dead_lettered = 0, fresh = 0}
+    local work = {now = clock.steady_ms(), left = limit, ranges = {}, rows = schema.array{}, dead_lettered = 0,
+        fresh = 0}
     function work.add(range, rows)
         if range then
             table.insert(work.ranges, range)
@@ -140,7 +137,7 @@ local function grant(work, row, seconds)
     local lease_id, due_at = uuid.str(), after_seconds(work.now, seconds)
     table.sort(work.ranges, function(a, b) return a.last < b.last end)
     table.sort(work.rows, function(a, b) return a[F.sequence] < b[F.sequence] end)
-    local given, most = array{}, settings.tries(row)
+    local given, most = schema.array{}, settings.tries(row)
     for _, range in ipairs(ranges.join(row[C.subject], work.ranges)) do
         range.lease_id, range.granted_at, range.due_at = lease_id, work.now, due_at
         ranges.write(row, range, most)
@@ -175,7 +172,7 @@ function M.lease(subject, durable, limit, seconds)
         if #work.ranges > 0 or work.dead_lettered > 0 or next_sequence ~= row[C.next_sequence] then
             row = ranges.settle(row, work.fresh - work.dead_lettered, next_sequence)
         end
-        return {lease_id = lease_id, rows = quarantine.mark(work.rows), tries = given or array{},
+        return {lease_id = lease_id, rows = quarantine.mark(work.rows), tries = given or schema.array{},
             expires_at_ms = expires_at, next_due_in_ms = more and 0 or next_due_in(row, work.now),
             dead_lettered = work.dead_lettered}
     end)

@@ -9,7 +9,7 @@ local F = schema.consumers
 local M = {}
 
 local DELETED = 'deleted' -- the mode of one whose other rows are being removed
-local EMPTY = setmetatable({}, {__serialize = 'map'})
+local EMPTY = schema.map{}
 
 local newest_fence = 0 -- that this process has given, to whichever durable
 

@@ -15,10 +15,6 @@ local M = {}
 local TRIES = 3
 local JOURNAL_SECONDS = 60 -- until then the journal tells where the kept messages are now; who rewrites waits for that
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 local function erasures(name)
     return box.space.erasure:select({name}, {iterator = 'EQ'})
 end
@@ -35,7 +31,7 @@ end
 -- What must be kept of an object: {kind, key, first byte, bytes, what its head says of it}; and the keys of rows whose
 -- payload is missing, which have nothing to be kept.
 local function kept(name, rows)
-    local found, missing = array{}, array{}
+    local found, missing = schema.array{}, schema.array{}
     for _, row in ipairs(rows) do
         if quarantine.holds(row) then
             table.insert(missing, row[F.sequence])

@@ -267,10 +267,6 @@ local function first_position(known, checkpoint)
         number = known.number, checkpoint = not walked}
 end
 
-local function array()
-    return setmetatable({}, {__serialize = 'array'})
-end
-
 -- The next rows behind a position (nil: behind the cursor), up to `limit`. `complete`: with this step everything is
 -- read, and what was read since the first step is one consistent state. `checkpoint` asks for all side rows.
 function M.read(position, limit, checkpoint)
@@ -283,7 +279,8 @@ function M.read(position, limit, checkpoint)
         local at = position or first_position(known, checkpoint)
         local copy = {boot = at.boot, from = at.from, stamp = at.stamp, number = at.number,
             checkpoint = at.checkpoint, walk = {space = at.walk.space, key = at.walk.key}}
-        local one = {rows = array(), side = array(), removed = array(), position = copy, left = limit, bytes = 0}
+        local one = {rows = schema.array{}, side = schema.array{}, removed = schema.array{}, position = copy,
+            left = limit, bytes = 0}
         read_messages(one)
         if not is_full(one) then
             walk(one)
@@ -385,7 +382,7 @@ end
 
 -- Which of these ranges {{from, upto}, ...} of sequences (from exclusive) still hold a message.
 function M.living(ranges)
-    local living = array()
+    local living = schema.array{}
     for place, range in ipairs(ranges) do
         local row = box.space.message.index.primary:select({range[1]}, {iterator = 'GT', limit = 1})[1]
         living[place] = row ~= nil and extent.first(row) <= range[2]
@@ -395,7 +392,7 @@ end
 
 -- Sequence, object and mark `unverified` of rows behind a sequence: to compare with what the bucket holds.
 function M.objects(after, limit)
-    local found = array()
+    local found = schema.array{}
     for _, row in box.space.message.index.primary:pairs({after}, {iterator = 'GT'}) do
         if #found >= limit then
             break

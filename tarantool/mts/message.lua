@@ -56,7 +56,7 @@ end
 function M.page(subject, start, limit, partition, whole, conditions)
     local top, first = watermark(), M.first_sequence(subject)
     conditions = filter.check(conditions)
-    local rows, next_sequence = setmetatable({}, {__serialize = 'array'}), nil
+    local rows, next_sequence = schema.array{}, nil
     if first then
         local begin = start > first and start or first
         rows, next_sequence = scan.collect(scan.source(subject, begin, top, schema.present(partition)),

@@ -11,10 +11,6 @@ local subjects = require('mts.subject')
 
 local M = {}
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 -- What a subject asks of a group's frames before they are stored: its codec, room in its quotas, its rate. Most ask
 -- nothing, and their frames are not looked at one by one.
 local function find_limits(walk)
@@ -34,7 +30,8 @@ end
 function M.new(effects, pack, group)
     local walk = {effects = effects, pack = pack, group = group, first = 0, position = group.byte_from,
         run_from = group.byte_from, run_size = 0, open_marks = {}, open_keys = {}, refs = 0,
-        runs = array{}, others = array{}, own_at = 1, sessions = {}, subject_row = subjects.find(group.subject)}
+        runs = schema.array{}, others = schema.array{}, own_at = 1, sessions = {},
+        subject_row = subjects.find(group.subject)}
     walk.marks = {}
     for _, mark in ipairs(schema.present(group.marks) or {}) do
         walk.marks[mark.index] = mark

@@ -142,7 +142,7 @@ end
 
 -- All partitions, for people.
 function M.describe(subject_row)
-    local lanes, found = M.lanes(subject_row), setmetatable({}, {__serialize = 'array'})
+    local lanes, found = M.lanes(subject_row), schema.array{}
     for _, row in box.space.partition:pairs({subject_row[F.name]}, {iterator = 'EQ'}) do
         table.insert(found, {partition = row[P.partition], active = row[P.inactive] ~= true, parent = row[P.parent],
             children = numbers(lanes.children[row[P.partition]]), messages = row[P.messages], bytes = row[P.bytes],

@@ -54,7 +54,7 @@ function M.merged_headers(session, own)
     if session == nil then
         return own
     end
-    local merged = setmetatable({}, {__serialize = 'map'})
+    local merged = schema.map{}
     for _, headers in ipairs{session, own} do
         for name, value in pairs(headers) do
             merged[name] = value

@@ -20,7 +20,7 @@ local M = {REASON = 'restored'} -- why an upload was ended here
 
 local SPARE_NUMBERS = 2 ^ 20 -- of incarnations and producers: those given after the last segment are not known
 local REMOVED, KEPT = 'removed_before_restore', 24 * 3600
-local EMPTY = setmetatable({}, {__serialize = 'map'})
+local EMPTY = schema.map{}
 local heads = {} -- by subject and partition: where the journal says that it begins
 
 -- Nothing is given out from now on. With `anew`, what stands beside the messages is taken from the journal alone.

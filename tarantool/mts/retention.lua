@@ -165,7 +165,7 @@ end
 -- The specification's delete_old_messages: of all subjects, whatever their own ttl. An object is named where nothing
 -- points at it any more; deleting it is the sweeper's work.
 function M.delete_older(seconds)
-    local named, from = setmetatable({}, {__serialize = 'array'}), ''
+    local named, from = schema.array{}, ''
     repeat
         if not clocks.are_right() then
             error('the clocks of Tarantool and of the object store differ, or were not compared yet', 0)

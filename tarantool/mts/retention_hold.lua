@@ -77,7 +77,7 @@ end
 
 -- {{subject, durable, messages, bytes, position, oldest_at, estimated}, ...}, the largest first.
 function M.list()
-    local told = setmetatable({}, {__serialize = 'array'})
+    local told = schema.array{}
     for subject, entry in pairs(holds) do
         for _, holder in ipairs(entry.holders) do
             if durables.find(subject, holder.durable) then

@@ -77,7 +77,7 @@ end
 function M.collect(source, options)
     options = {left = options.limit, whole = options.whole, filter = options.filter, begin = options.begin,
         messages = M.MOST_MESSAGES, rows = M.MOST_ROWS}
-    local rows, reached = setmetatable({}, {__serialize = 'array'}), nil
+    local rows, reached = schema.array{}, nil
     while true do
         local row = source()
         if row == nil then

@@ -28,9 +28,22 @@ local function changed(row, changes)
     return values
 end
 
+-- An empty table is neither a list nor a map by itself: what callers get, or a field holds, must say which.
+local ARRAY, MAP = {__serialize = 'array'}, {__serialize = 'map'}
+
+local function array(values)
+    return setmetatable(values, ARRAY)
+end
+
+local function map(values)
+    return setmetatable(values, MAP)
+end
+
 return {
     present = present,
     changed = changed,
+    array = array,
+    map = map,
 
     -- `sequence` and `offset` are those of the extent's last message; `own` is {{index, headers, content_type}, ...}
     -- for messages that differ from what the extent shares. `byte_from` is null for a whole, unframed object.

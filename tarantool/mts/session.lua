@@ -215,7 +215,7 @@ end
 
 -- {{partition, fence, position}, ...} that a session reads.
 function M.partitions(row, session_id)
-    local held, known = setmetatable({}, {__serialize = 'array'}), current_spread(row)
+    local held, known = schema.array{}, current_spread(row)
     local function add(entry)
         local floor, acked = row[C.last_sequence], entry[F.acked]
         table.insert(held, {partition = entry[F.partition], fence = entry[F.fence],

@@ -23,10 +23,6 @@ local RETENTION = {'ttl', 'max_messages', 'max_bytes'} -- what goes when: the ol
 local KNOWN = {partitions = true, codecs = true, quota = true, autopartitioning = true, ttl = true,
     max_messages = true, max_bytes = true}
 
-local function map(values)
-    return setmetatable(values, {__serialize = 'map'})
-end
-
 local function refuse(field, message, allowed)
     errors.refuse('bad_request', ('`%s` %s'):format(field, message), {field = field, allowed = allowed})
 end
@@ -76,7 +72,7 @@ local function checked_part(name, part, current)
     if type(part) ~= 'table' then
         refuse(name, 'must be an object')
     end
-    local result = map{}
+    local result = schema.map{}
     for key, value in pairs(current or {}) do
         result[key] = value
     end
@@ -108,8 +104,9 @@ end
 -- `current` settings as stored, changed by what `wanted` names; null takes a setting back to its default. Partitions
 -- are not kept here: they are rows.
 function M.merge(current, wanted)
-    local result = map{codecs = current.codecs, quota = current.quota, autopartitioning = current.autopartitioning,
-        ttl = current.ttl, max_messages = current.max_messages, max_bytes = current.max_bytes}
+    local result = schema.map{codecs = current.codecs, quota = current.quota,
+        autopartitioning = current.autopartitioning, ttl = current.ttl, max_messages = current.max_messages,
+        max_bytes = current.max_bytes}
     for key, value in pairs(wanted) do
         if not KNOWN[key] then
             refuse(tostring(key), 'is not a setting; those are partitions, codecs, quota, autopartitioning, '
@@ -138,11 +135,12 @@ function M.of(subject_row)
         return entry.settings
     end
     local stored = subject_row[schema.subject.settings]
-    local auto = map{}
+    local auto = schema.map{}
     for key, default in pairs(AUTOPARTITIONING) do
         auto[key] = stored.autopartitioning and stored.autopartitioning[key] or default
     end
-    local settings = map{codecs = stored.codecs or CODECS, quota = map(stored.quota or {}), autopartitioning = auto}
+    local settings = schema.map{codecs = stored.codecs or CODECS, quota = schema.map(stored.quota or {}),
+        autopartitioning = auto}
     for _, key in ipairs(RETENTION) do
         settings[key] = stored[key]
     end

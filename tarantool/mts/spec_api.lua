@@ -16,7 +16,7 @@ local txn = require('mts.txn')
 local F = schema.message
 local M = {}
 
-local EMPTY = setmetatable({}, {__serialize = 'map'})
+local EMPTY = schema.map{}
 
 function M.get_next_sequence()
     return commit.next_sequence()
@@ -60,7 +60,7 @@ function M.get_messages_by_subject(subject, start_sequence, limit)
             table.insert(found, single(cut(index, 1)))
         end
     end
-    return setmetatable(found, {__serialize = 'array'})
+    return schema.array(found)
 end
 
 function M.get_latest_sequence_for_subject(subject)

@@ -67,7 +67,7 @@ function M.tick()
             M.watch(row)
         end
     end
-    local done = setmetatable({}, {__serialize = 'array'})
+    local done = schema.array{}
     for _, name in ipairs(rate.subjects()) do
         local row = subjects.find(name)
         if row == nil then

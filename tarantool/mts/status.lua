@@ -48,7 +48,7 @@ function M.subjects(after, limit, prefix)
     prefix = schema.present(prefix) or ''
     local from = after < prefix and prefix or after
     return txn.run(function()
-        local found, lanes, more = setmetatable({}, {__serialize = 'array'}), 0, false
+        local found, lanes, more = schema.array{}, 0, false
         for _, row in box.space.subject:pairs({from}, {iterator = after < prefix and 'GE' or 'GT'}) do
             local name = row[schema.subject.name]
             if name:sub(1, #prefix) ~= prefix then

@@ -17,7 +17,7 @@ end
 
 -- The subject's row; made on first use. Inside a transaction.
 function M.ensure(name)
-    return box.space.subject:get(name) or M.create(name, setmetatable({}, {__serialize = 'map'}))
+    return box.space.subject:get(name) or M.create(name, schema.map{})
 end
 
 -- A new incarnation, with one partition. What lies below its first sequence is not its own.

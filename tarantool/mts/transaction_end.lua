@@ -18,10 +18,6 @@ local M = {}
 
 local MOST_SHOWN = 100
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 -- Undo some of what an aborting transaction holds; true when nothing is left.
 local function undo_some(effects, id, put_grace)
     local row = box.space.transaction:get(id)
@@ -94,7 +90,7 @@ end
 
 -- The uploads of a transaction. Refuses when one cannot become visible, or not yet.
 local function collect(id, items)
-    local uploads, open = {}, array{}
+    local uploads, open = {}, schema.array{}
     for _, item in ipairs(items) do
         local mark = item[I.kind] == 'upload' and item[I.data]
         local staged = mark and box.space.upload:get(mark[1])
@@ -116,7 +112,7 @@ local function collect(id, items)
 end
 
 local function publish(effects, uploads, put_grace)
-    local receipts = array{}
+    local receipts = schema.array{}
     for _, one in ipairs(uploads) do
         local count = one.row[U.sizes] ~= nil and #one.row[U.sizes] or 1
         local row, partition, offset = outcome.publish(effects, one.row, put_grace)

@@ -16,10 +16,6 @@ local M = {}
 
 local NOBODY = {}
 
-local function array(values)
-    return setmetatable(values, {__serialize = 'array'})
-end
-
 local function marks_of(group)
     local marks = {}
     for _, mark in ipairs(schema.present(group.marks) or {}) do
@@ -35,8 +31,8 @@ local function new_walk(pack, group, marks, first, position, own_at)
     local subject_row = subjects.ensure(group.subject)
     return {id = id, pack = pack, group = group, subject_row = subject_row, marks = marks, first = first,
         position = position, run_from = position, own_at = own_at, messages = 0, refs = 0,
-        codec = settings.codec(subject_row, group.codec), room = quota.room(subject_row), staged = array{},
-        others = array{}}
+        codec = settings.codec(subject_row, group.codec), room = quota.room(subject_row), staged = schema.array{},
+        others = schema.array{}}
 end
 
 -- Own headers of frames from..upto-1, counted from the first of them.
@@ -191,12 +187,13 @@ function M.stage(pack, group)
     if refused then
         return {error = refused}, 0
     end
-    return {staged = walk.staged, others = walk.others, runs = array{}}, walk.refs
+    return {staged = walk.staged, others = walk.others, runs = schema.array{}}, walk.refs
 end
 
 -- The same, each frame for itself: the refusal of one is its answer in `others`, and concerns no other.
 function M.stage_each(pack, group)
-    local staged, others, refs, marks, position, own_at = array{}, array{}, 0, marks_of(group), group.byte_from, 1
+    local staged, others, refs = schema.array{}, schema.array{}, 0
+    local marks, position, own_at = marks_of(group), group.byte_from, 1
     for index = 0, #group.sizes - 1 do
         local walk, refused = try(pack, group, index + 1, marks, index, position, own_at)
         if refused then
@@ -208,7 +205,7 @@ function M.stage_each(pack, group)
         end
         position = position + group.sizes[index + 1] + schema.FRAME_PREFIX
     end
-    return {staged = staged, others = others, runs = array{}}, refs
+    return {staged = staged, others = others, runs = schema.array{}}, refs
 end
 
 return M

@@ -11,11 +11,7 @@ M.LEAST, M.MOST = 1, 10 * 365 * DAY -- seconds
 local LONGEST_PAUSE = 7 * DAY
 local KNOWN = {enabled = true, default_ttl = true, check_interval = true, channels = true}
 
-local function map(values)
-    return setmetatable(values, {__serialize = 'map'})
-end
-
-local UNSET = {enabled = false, default_ttl = DAY, check_interval = 60, channels = map{}}
+local UNSET = {enabled = false, default_ttl = DAY, check_interval = 60, channels = schema.map{}}
 
 local known -- the row in `state`, and what it says
 
@@ -28,7 +24,7 @@ function M.get()
     end
     if known == nil or known.row ~= row then
         local value = row[schema.state.value]
-        value.channels = map(value.channels)
+        value.channels = schema.map(value.channels)
         known = {row = row, value = value}
     end
     return known.value
@@ -42,7 +38,7 @@ local function checked_channels(channels)
     if type(channels) ~= 'table' then
         settings.refuse('channels', 'must be a map of subjects to seconds')
     end
-    local result = map{}
+    local result = schema.map{}
     for name, seconds in pairs(channels) do
         if type(name) ~= 'string' then
             settings.refuse('channels', 'must be a map of subjects to seconds')

@@ -35,7 +35,7 @@ function M.due(limit)
         for _, id in ipairs(removed) do
             box.space.upload:delete(id)
         end
-        return {uploads = setmetatable(due, {__serialize = 'array'}), removed = #removed,
+        return {uploads = schema.array(due), removed = #removed,
             more = seen >= schema.PER_TRANSACTION or #due >= limit}
     end)
 end
