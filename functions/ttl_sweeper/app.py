@@ -9,10 +9,19 @@ from typing import Any
 
 import msgspec
 
-from minitoolstream.api import parse, parse_care, schema, schema_care, schema_retention, show_care, show_retention
+from minitoolstream.api import (
+    parse,
+    parse_deletion,
+    schema,
+    schema_deletion,
+    schema_retention,
+    show_deletion,
+    show_retention,
+)
 from minitoolstream.api.app import App, Request, Response, answer, run
 from minitoolstream.bootstrap import current_core
 from minitoolstream.domain.checks import check_number
+from minitoolstream.domain.consistency import Report
 from minitoolstream.services.delete_messages import delete_message, list_deletions, purge_subject
 from minitoolstream.services.describe import describe_journal, describe_status
 from minitoolstream.services.get_report import get_report
@@ -84,9 +93,7 @@ async def run_journal(request: Request) -> Response:
     return answer({**shown, "journal": await describe_journal(request.core)})
 
 
-@app.endpoint(
-    "GET", "/v1/consistency", "The latest report of `mts fsck`", response=schema_care.Report, may_lack=True
-)
+@app.endpoint("GET", "/v1/consistency", "The latest report of `mts fsck`", response=Report, may_lack=True)
 async def read_consistency(request: Request) -> Response:
     return Response(await get_report(request.core), 200, {"content-type": "application/json"})
 
@@ -95,40 +102,42 @@ async def read_consistency(request: Request) -> Response:
     "DELETE",
     "/v1/messages/{sequence}",
     "Delete one message for good, with whatever shares its payload",
-    response=schema_care.DeletionAnswer,
+    response=schema_deletion.DeletionAnswer,
     query={"reason": ({"type": "string", "maxLength": 1000}, "goes on the record of deletions")},
 )
 async def remove_message(request: Request) -> Response:
     sequence = check_number(request.params["sequence"], "sequence")
-    reason = parse_care.reason_of(request)
-    return answer(show_care.deletion(await delete_message(request.core, sequence, request.principal or "-", reason)))
+    reason = parse_deletion.reason_of(request)
+    deleted = await delete_message(request.core, sequence, request.principal or "-", reason)
+    return answer(show_deletion.deletion(deleted))
 
 
 @app.endpoint(
     "POST",
     "/v1/subjects/{subject}/purge",
     "Delete all messages of a subject for good; the subject, its durables and producers stay",
-    request=schema_care.PurgeRequest,
+    request=schema_deletion.PurgeRequest,
     body_needed=False,
-    response=schema_care.DeletionAnswer,
+    response=schema_deletion.DeletionAnswer,
 )
 async def purge(request: Request) -> Response:
-    subject, reason = parse.subject_of(request), parse_care.purge_reason_of(request)
-    return answer(show_care.deletion(await purge_subject(request.core, subject, request.principal or "-", reason)))
+    subject, reason = parse.subject_of(request), parse_deletion.purge_reason_of(request)
+    deleted = await purge_subject(request.core, subject, request.principal or "-", reason)
+    return answer(show_deletion.deletion(deleted))
 
 
 @app.endpoint(
     "GET",
     "/v1/deletions",
     "The record of deletions",
-    response=schema_care.DeletionRecords,
+    response=schema_deletion.DeletionRecords,
     query={
         "after": ({"type": "string"}, "ids behind this one"),
         "limit": ({"type": "integer", "minimum": 1, "maximum": 1000}, "how many at most"),
     },
 )
 async def read_deletions(request: Request) -> Response:
-    after, limit = parse_care.after_of(request), parse.limit_of(request.query)
+    after, limit = parse_deletion.after_of(request), parse.limit_of(request.query)
     found, following = await list_deletions(request.core, after, limit)
     return answer({"deletions": found, "next": following} if following else {"deletions": found})
 

@@ -10,10 +10,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from minitoolstream.cli import (
-    care_commands,
     consumer_commands,
+    deletion_commands,
     dlq_commands,
     export_commands,
+    fsck_command,
     recovery_commands,
     retention_commands,
     stack_commands,
@@ -123,9 +124,10 @@ for _command in (
     *subject_commands.COMMANDS,
     *retention_commands.COMMANDS,
     *recovery_commands.COMMANDS,
-    *care_commands.COMMANDS,
+    *deletion_commands.COMMANDS,
     *export_commands.COMMANDS,
     tail_command.tail,
+    fsck_command.fsck,
 ):
     cli.add_command(_command)
 

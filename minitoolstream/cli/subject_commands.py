@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from minitoolstream.cli.care_commands import deleted_text, purge
+from minitoolstream.cli.deletion_commands import deleted_text, purge
 from minitoolstream.cli.options import confirm_by_name, open_client, parse_duration, parse_size
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import human_size

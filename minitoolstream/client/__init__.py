@@ -13,8 +13,8 @@ Modules that start with an underscore are nobody's contract.
 from minitoolstream.client._async_client import AsyncClient
 from minitoolstream.client._buffered import AsyncBufferedPublisher
 from minitoolstream.client._buffered_sync import BufferedPublisher
-from minitoolstream.client._care_types import Deletion, DeletionRecord
 from minitoolstream.client._consumer_types import Consumer
+from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._delivery import AsyncDelivery
 from minitoolstream.client._delivery_sync import Delivery
 from minitoolstream.client._export import Exported

@@ -10,8 +10,8 @@ from types import TracebackType
 from minitoolstream import config
 from minitoolstream.client._async_publishing import AsyncPublishing
 from minitoolstream.client._async_reading import AsyncReading
-from minitoolstream.client._care import delete_message, deletions
-from minitoolstream.client._care_types import Deletion, DeletionRecord
+from minitoolstream.client._deletion import delete_message, deletions
+from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Export, Exported
 from minitoolstream.client._import import Import, Imported, read_head
 from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from minitoolstream.api import schema
-from minitoolstream.client._care import purge_subject
-from minitoolstream.client._care_types import Deletion
 from minitoolstream.client._codec import expanded
 from minitoolstream.client._consumer_calls import ConsumerCalls, plain
 from minitoolstream.client._consumer_types import Consumer
+from minitoolstream.client._deletion import purge_subject
+from minitoolstream.client._deletion_types import Deletion
 from minitoolstream.client._subject_types import SubjectDetails, SubjectInfo
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Page, Start, page_of, start_word

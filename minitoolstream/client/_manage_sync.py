@@ -6,8 +6,8 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from minitoolstream.client._care_types import Deletion
 from minitoolstream.client._consumer_types import Consumer
+from minitoolstream.client._deletion_types import Deletion
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects
 from minitoolstream.client._subject_types import SubjectDetails, SubjectInfo

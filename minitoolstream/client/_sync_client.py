@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from minitoolstream.client._async_client import AsyncClient
-from minitoolstream.client._care_types import Deletion, DeletionRecord
+from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Exported
 from minitoolstream.client._import import Imported
 from minitoolstream.client._loop_thread import LoopThread

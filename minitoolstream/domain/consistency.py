@@ -6,6 +6,8 @@ import msgspec
 
 SHOWN = 1_000
 """Faults and subjects that a report names; the rest is counted."""
+SAMPLE = 100
+"""Objects whose payloads a check reads that is not told how many."""
 KINDS = {
     "orphan": "objects that nothing points at",
     "missing": "rows whose payload is not in the bucket",

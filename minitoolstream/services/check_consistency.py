@@ -16,6 +16,7 @@ import msgspec
 
 from minitoolstream.domain.ceiling import highest
 from minitoolstream.domain.consistency import (
+    SAMPLE,
     SHOWN,
     Amount,
     Checked,
@@ -49,7 +50,6 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int | None], None]
 """Called with what is being done, how much of it is done, and how much there is, if that is known."""
 
-SAMPLE = 100
 _ENTRIES = 1_000
 _NAMES = 1_000
 _LOOKS = 16

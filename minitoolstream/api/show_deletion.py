@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from minitoolstream.api import schema_care
+from minitoolstream.api import schema_deletion
 from minitoolstream.domain.deletion import Deletion
 from minitoolstream.domain.message import wire_number
 
 
-def deletion(value: Deletion) -> schema_care.DeletionAnswer:
-    return schema_care.DeletionAnswer(
+def deletion(value: Deletion) -> schema_deletion.DeletionAnswer:
+    return schema_deletion.DeletionAnswer(
         id=value.id,
         kind=value.kind,
         subject=value.subject,

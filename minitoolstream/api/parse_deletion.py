@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minitoolstream.api.app import Request
 from minitoolstream.api.parse import decode
-from minitoolstream.api.schema_care import PurgeRequest
+from minitoolstream.api.schema_deletion import PurgeRequest
 from minitoolstream.domain.deletion import check_reason
 from minitoolstream.domain.subject import check_upload_id
 

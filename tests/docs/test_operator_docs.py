@@ -18,7 +18,7 @@ from tests.live import Live, start_live
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    live = start_live(tmp_path_factory.mktemp("care"))
+    live = start_live(tmp_path_factory.mktemp("operator"))
     yield live
     live.stop()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from minitoolstream.api import schema_care
-from minitoolstream.client._care_types import Deletion, DeletionRecord
+from minitoolstream.api import schema_deletion
 from minitoolstream.client._consumer_calls import plain
+from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._upload_calls import JSON
 
@@ -30,10 +30,10 @@ async def purge_subject(transport: Transport, path: str, reason: str) -> Deletio
 async def deletions(transport: Transport, after: str, limit: int) -> list[DeletionRecord]:
     query = {"after": after or None, "limit": limit}
     response = await transport.send("GET", "/v1/deletions", query=query)
-    return [_record(entry) for entry in plain(response.body, schema_care.DeletionRecords).deletions]
+    return [_record(entry) for entry in plain(response.body, schema_deletion.DeletionRecords).deletions]
 
 
-def _record(entry: schema_care.DeletionRecord) -> DeletionRecord:
+def _record(entry: schema_deletion.DeletionRecord) -> DeletionRecord:
     what = entry.what
     return DeletionRecord(
         id=entry.id,

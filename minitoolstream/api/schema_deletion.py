@@ -1,10 +1,8 @@
-"""The shapes of what operators ask for: deletions and reports of consistency."""
+"""The shapes of deletions on the wire."""
 
 from __future__ import annotations
 
 import msgspec
-
-from minitoolstream.domain.consistency import Report as Report  # noqa: PLC0414 - part of the wire shapes
 
 
 class DeletionAnswer(msgspec.Struct, omit_defaults=True):
