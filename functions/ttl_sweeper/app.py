@@ -27,8 +27,8 @@ from minitoolstream.services.describe import describe_journal, describe_status
 from minitoolstream.services.get_report import get_report
 from minitoolstream.services.keep_lifecycle import apply_lifecycle, get_lifecycle
 from minitoolstream.services.manage_retention import configure_retention, get_retention
+from minitoolstream.services.reconcile_now import reconcile_now
 from minitoolstream.services.run_sweeper import run_sweeper
-from minitoolstream.services.sweep_due import sweep_due
 from minitoolstream.services.sweep_expired import sweep as sweep_all
 from minitoolstream.services.write_journal import write_journal
 
@@ -40,7 +40,7 @@ SHARE = 0.7  # of the time that a Lambda has left
 
 @app.endpoint("POST", "/v1/reconcile", "Run the reconciler now", response=schema.Reconciled)
 async def run_reconciler(request: Request) -> Response:
-    return answer(await sweep_due(request.core))
+    return answer(await reconcile_now(request.core))
 
 
 @app.endpoint("POST", "/v1/sweep", "Expire what is due now, and empty the trash", response=schema_retention.Swept)

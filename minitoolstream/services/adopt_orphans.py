@@ -14,7 +14,7 @@ from minitoolstream.domain.keys import PACK_PREFIX
 from minitoolstream.domain.pack import HEAD_PREFIX, head_length, read_head
 from minitoolstream.services.compare_bucket import compare_bucket
 from minitoolstream.services.core import Core
-from minitoolstream.services.make_backup import Progress, silent
+from minitoolstream.services.progress import Progress, silent
 
 _AT_ONCE = 500
 

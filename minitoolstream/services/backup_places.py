@@ -11,8 +11,7 @@ from typing import Protocol
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.keys import BACKUP_PREFIX
 from minitoolstream.ports import PayloadStore
-
-_EVERYTHING = 2**31
+from minitoolstream.services.system_objects import list_all
 
 
 class BackupPlace(Protocol):
@@ -42,7 +41,7 @@ class BucketPlace:
         return await self._payloads.get_range(found.name, 0, found.size - 1) if found.size else b""
 
     async def names(self) -> list[str]:
-        listed = await self._payloads.list_after(BACKUP_PREFIX, "", _EVERYTHING)
+        listed = await list_all(self._payloads, BACKUP_PREFIX)
         return [found.name.removeprefix(BACKUP_PREFIX) for found in listed]
 
     async def delete(self, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from minitoolstream.domain.keys import PACK_PREFIX, PAYLOAD_PREFIX
 from minitoolstream.domain.subject import pack_id_of, upload_id_of
 from minitoolstream.services.core import Core
-from minitoolstream.services.make_backup import Progress, silent
+from minitoolstream.services.progress import Progress, silent
 
 _AT_ONCE = 5000
 _LISTED_AT_ONCE = 10_000

@@ -18,6 +18,7 @@ from minitoolstream.domain.message import wire_number
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects, must_be_up
 from minitoolstream.services.rewrite_pack import rewrite_pack
+from minitoolstream.services.system_objects import put_once
 from minitoolstream.services.write_journal import finish_journal
 
 _log = logging.getLogger(__name__)
@@ -96,11 +97,7 @@ async def _record(core: Core, deletion: Deletion) -> None:
             "reason": deletion.reason,
         }
     )
-    try:
-        await core.payloads.put_new(deletion_name(deletion.id), body, content_type="application/json")
-    except MtsError as error:
-        if error.code != "already_exists":
-            raise
+    await put_once(core.payloads, deletion_name(deletion.id), body, content_type="application/json")
 
 
 def _number(value: int | None) -> int | str | None:

@@ -3,7 +3,6 @@ lie in the bucket, and stay there at least one backup interval longer than their
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -14,18 +13,12 @@ from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.subject import new_id
 from minitoolstream.services.backup_places import BackupPlace, BucketPlace
 from minitoolstream.services.core import Core
+from minitoolstream.services.progress import Progress, silent
 from minitoolstream.services.write_journal import finish_journal
 
 PIECE_BYTES = 32 * MIB
 READ_BYTES = 4 * MIB
 _ABANDONED_MS = 86_400_000
-
-Progress = Callable[[str], None]
-
-
-def silent(_text: str) -> None:
-    """For those who show nothing."""
-
 
 @dataclass(slots=True)
 class Made:

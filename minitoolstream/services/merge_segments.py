@@ -9,6 +9,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, SegmentName, decode, encode, merged, segment_name
 from minitoolstream.domain.limits import MIB
 from minitoolstream.services.core import Core
+from minitoolstream.services.system_objects import put_once
 
 MOST_BYTES = 8 * MIB
 
@@ -26,11 +27,7 @@ async def merge_segments(core: Core, old: Sequence[SegmentName], sizes: dict[str
             continue
         whole = merged(parts)
         body = await asyncio.to_thread(encode, whole)
-        try:
-            await core.payloads.put_new(segment_name(whole), body, content_type=SEGMENT_TYPE)
-        except MtsError as error:
-            if error.code != "already_exists":
-                raise
+        await put_once(core.payloads, segment_name(whole), body, content_type=SEGMENT_TYPE)
         gone += len(await core.payloads.delete_many([one.name for one in group if one.name != segment_name(whole)]))
     return gone
 

@@ -10,9 +10,9 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.journal import segments_of
 from minitoolstream.domain.keys import CEILING_PREFIX, JOURNAL_PREFIX
 from minitoolstream.ports import JournalStore, PayloadStore, Position
+from minitoolstream.services.system_objects import put_once
 
 _MOST = 1000
-_CLOSED = frozenset({"needed", "replaying"})
 
 
 class Ceiling:
@@ -69,11 +69,7 @@ class Ceiling:
 async def announce(journal: JournalStore, payloads: PayloadStore, target: int) -> None:
     """Tell the bucket of a ceiling. Planned before, so that this store is known as the one that wrote it."""
     await journal.plan_ceiling(target)
-    try:
-        await payloads.put_new(ceiling_name(target), b"", content_type="application/octet-stream")
-    except MtsError as error:
-        if error.code != "already_exists":
-            raise
+    await put_once(payloads, ceiling_name(target), b"", content_type="application/octet-stream")
 
 
 def _is_near(position: Position) -> bool:
@@ -83,7 +79,7 @@ def _is_near(position: Position) -> bool:
 def _must_be_open(position: Position) -> None:
     if position.recovery == "replaying":
         raise unavailable("a restore is under way: nothing is published before it has ended")
-    if position.recovery in _CLOSED:
+    if position.recovery == "needed":
         raise unavailable(
             f"{BUCKET_IS_AHEAD}, so nothing is published: run `mts restore`, or `mts rebuild`",
             reason=position.recovery_reason,

@@ -19,14 +19,14 @@ from minitoolstream.services.backup_places import BackupPlace
 from minitoolstream.services.compare_bucket import compare_bucket
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_again import delete_again
-from minitoolstream.services.make_backup import Progress, silent
 from minitoolstream.services.manage_retention import apply_settings
+from minitoolstream.services.progress import Progress, silent
 from minitoolstream.services.raise_ceiling import announce
 from minitoolstream.services.sweep_expired import sweep_expired
+from minitoolstream.services.system_objects import list_all
 
 _ROWS_AT_ONCE = 1000
 _AHEAD = 16
-_EVERYTHING = 2**31
 
 BEFORE_SERVING: tuple[Callable[[Core], Awaitable[object]], ...] = (delete_again, apply_settings, sweep_expired)
 """What must have happened before a restored store serves anyone (rule 30). Runs when all rows are there and nothing is
@@ -104,7 +104,7 @@ async def replay_journal(
             "this Tarantool is restored already",
             {"hint": "`mts restore --adopt` or `--discard` ends it"},
         )
-    listed = await core.payloads.list_after(JOURNAL_PREFIX, "", _EVERYTHING)
+    listed = await list_all(core.payloads, JOURNAL_PREFIX)
     sizes = {info.name: info.size for info in listed}
     segments = segments_of(sizes)
     later = [segment for segment in segments if rebuild or segment.number > position.number]
@@ -180,7 +180,7 @@ async def _drop_missing(core: Core, restored: Restored, progress: Progress) -> N
 
 
 async def _finish(core: Core, restored: Restored, newest: int) -> None:
-    names = [found.name for found in await core.payloads.list_after(CEILING_PREFIX, "", _EVERYTHING)]
+    names = [found.name for found in await list_all(core.payloads, CEILING_PREFIX)]
     base = max(highest(names), (await core.journal.position()).given)
     if not names:
         base = next_ceiling(base)  # nobody knows how far it had come

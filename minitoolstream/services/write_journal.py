@@ -12,11 +12,11 @@ from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, encode, newest_
 from minitoolstream.domain.keys import JOURNAL_PREFIX
 from minitoolstream.services.core import Core
 from minitoolstream.services.merge_segments import merge_segments
+from minitoolstream.services.system_objects import list_all
 
 _ROWS_AT_ONCE = 2000
 _STEPS_A_SEGMENT = 8
 _CHECKPOINT_EVERY_MS = 86_400_000
-_EVERYTHING = 2**31
 _RANGES_AT_ONCE = 1000
 _SEQUENCE, _COUNT = 0, 7  # of a message row
 _TRIES = 50
@@ -132,7 +132,7 @@ class _Round:
 async def prune_journal(core: Core) -> int:
     """Delete segments that a restore can do without: all their messages are gone, and a later checkpoint holds the
     rest. Those that stay are put together. Returns how many went."""
-    sizes = {found.name: found.size for found in await core.payloads.list_after(JOURNAL_PREFIX, "", _EVERYTHING)}
+    sizes = {found.name: found.size for found in await list_all(core.payloads, JOURNAL_PREFIX)}
     segments = segments_of(sizes)
     checkpoint = newest_checkpoint(segments)
     if checkpoint is None:

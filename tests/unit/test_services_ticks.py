@@ -9,8 +9,8 @@ import pytest
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.services import run_ticks as ticks
 from minitoolstream.services.core import Core
+from minitoolstream.services.reconcile_now import reconcile_now
 from minitoolstream.services.run_ticks import run_ticks
-from minitoolstream.services.sweep_due import sweep_due
 from tests.core_kit import core_kit
 
 
@@ -43,14 +43,14 @@ async def test_a_duty_that_fails_is_told_of_after_the_others_ran(monkeypatch: py
     assert calls == ["end", "end", "end"]
 
 
-async def test_a_sweep_does_what_is_due_also_when_the_store_is_down() -> None:
+async def test_what_is_due_is_done_also_when_the_store_is_down() -> None:
     kit = core_kit()
     await kit.ticket(2)
     kit.advance(31)
     kit.payloads.down = True
     with pytest.raises(MtsError):
-        await sweep_due(kit.core)
+        await reconcile_now(kit.core)
     assert "tick" in kit.deliveries.calls
     kit.payloads.down = False
-    counts = await sweep_due(kit.core)
+    counts = await reconcile_now(kit.core)
     assert (counts["looked"], counts["ticked"]) == (1, 0)

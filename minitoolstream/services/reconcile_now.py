@@ -1,4 +1,4 @@
-"""Everything that is done by the clock, in one call: for those who have no host, and for who will not wait for it."""
+"""The reconciler for whoever will not wait for its schedule, with the ticks that run beside it there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minitoolstream.services.reconcile_uploads import reconcile
 from minitoolstream.services.run_ticks import run_ticks
 
 
-async def sweep_due(core: Core) -> dict[str, int]:
+async def reconcile_now(core: Core) -> dict[str, int]:
     """What is due by the clock, then the reconciler, whatever became of the other. Safe beside any other run."""
     counts: dict[str, int] = {}
     problems = []
