@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.services.core import Core
 
 FIRST_TRY_SECONDS = 2.0
 PAUSE_SECONDS = 5.0
@@ -14,7 +14,7 @@ AGAIN_SECONDS = 0.5
 log = logging.getLogger("mts.ceiling")
 
 
-async def open_sequences(core: Any) -> None:
+async def open_sequences(core: Core) -> None:
     """Before the first request: on a new Tarantool it would be refused. Parts that are down are waited for later."""
     try:
         await asyncio.wait_for(core.ceiling.keep(), FIRST_TRY_SECONDS)
@@ -22,7 +22,7 @@ async def open_sequences(core: Any) -> None:
         log.warning("sequences cannot be given yet: %s", error)
 
 
-async def keep_ceiling(core: Any) -> None:
+async def keep_ceiling(core: Core) -> None:
     """Half of it is used up in a minute at best, so looking every few seconds is early enough."""
     told = ""
     while True:

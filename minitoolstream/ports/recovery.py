@@ -80,9 +80,8 @@ class JournalStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of what was applied: rows that had been removed, uploads that wait, extents that are there."""
+    """What became of what was applied: uploads that wait, extents that are there."""
 
-    cut: int
     held: int
     extents: int
 
@@ -97,8 +96,8 @@ class RestoreStore(Protocol):
 
     async def end_backup(self) -> None: ...
 
-    async def begin_restore(self, *, anew: bool) -> int:
-        """The number of the last segment that is in what the store holds. `anew`: side rows come from the journal."""
+    async def begin_restore(self, *, anew: bool) -> None:
+        """Nothing is given out from now on. `anew`: side rows come from the journal alone."""
 
     async def apply(self, rows: Sequence[Any], side: Sequence[Any], removed: Sequence[int]) -> None: ...
 

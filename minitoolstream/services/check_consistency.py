@@ -35,7 +35,7 @@ from minitoolstream.domain.subject import new_id
 from minitoolstream.ports import Lane, ObjectInfo, Summary
 from minitoolstream.services.check_payloads import check_object
 from minitoolstream.services.core import Core
-from minitoolstream.services.fsck_book import Book, Suspect
+from minitoolstream.services.fsck_book import Book
 from minitoolstream.services.fsck_findings import (
     Findings,
     damaged,
@@ -205,16 +205,15 @@ class _Check:
         return new_id(await self._core.metadata.now_ms() - age_ms)[:13]
 
     async def _look_at_rows(self) -> None:
-        async for suspects in self._in_chunks("payloads", self._book.without_payload(), _NAMES):
-            for extent, found in await self._look_for(suspects):
+        async for keys in self._in_chunks("payloads", self._book.without_payload(), _NAMES):
+            for extent, found in await self._look_for(keys):
                 await self._without_payload(extent, found)
-        async for suspects in self._in_chunks("quarantine", self._book.with_payload_again(), _NAMES):
-            await self._with_payload(suspects)
+        async for keys in self._in_chunks("quarantine", self._book.with_payload_again(), _NAMES):
+            await self._with_payload(keys)
 
-    async def _look_for(self, suspects: list[Suspect]) -> list[tuple[Extent, ObjectInfo | None]]:
+    async def _look_for(self, keys: list[int]) -> list[tuple[Extent, ObjectInfo | None]]:
         """Rows whose payload is wrong for sure: a payload is deleted after its row, so one that is still there while
         its payload is not has lost it."""
-        keys = [suspect.key for suspect in suspects]
         before = await self._core.audit.rows_at(keys)
         found = await self._find({row.object_name for row in before.values()})
         after = await self._core.audit.rows_at(keys)
@@ -235,10 +234,10 @@ class _Check:
         sequence = wire_number(row.sequence)
         self._findings.add(Fault(kind, what, row.object_name, sequence, row.subject, row.partition, repaired=repaired))
 
-    async def _with_payload(self, suspects: list[Suspect]) -> None:
+    async def _with_payload(self, keys: list[int]) -> None:
         if not self._options.repair:
             return
-        rows = await self._core.audit.rows_at([suspect.key for suspect in suspects])
+        rows = await self._core.audit.rows_at(keys)
         found = await self._find({row.object_name for row in rows.values()})
         back = [key for key, row in rows.items() if row.missing and not problem_of(row, found.get(row.object_name))]
         if back:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,6 @@ CREATE TABLE IF NOT EXISTS checked (object TEXT PRIMARY KEY, size INTEGER, witho
 CREATE TABLE IF NOT EXISTS damaged (body BLOB);
 """
 _CACHE_KIB = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A row whose payload seems not to be there, or not whole."""
-
-    key: int
-    object_name: str
 
 
 class Book:
@@ -111,18 +102,18 @@ class Book:
                AND NOT EXISTS (SELECT 1 FROM trash WHERE trash.name = seen.name) ORDER BY name"""
         )
 
-    def without_payload(self) -> Iterator[Suspect]:
-        """Rows that are not known to be without payload, and seem to be; or whose object is not of their size."""
-        return self._suspects(
-            """SELECT key, object FROM need LEFT JOIN seen ON seen.name = object WHERE NOT missing
+    def without_payload(self) -> Iterator[int]:
+        """Keys of rows that are not known to be without payload, and seem to be; or whose object is of another size."""
+        return self._keys(
+            """SELECT key FROM need LEFT JOIN seen ON seen.name = object WHERE NOT missing
                AND (seen.name IS NULL OR seen.size < coalesce(first, 0) + length
                  OR (first IS NULL AND seen.size <> length)) ORDER BY key"""
         )
 
-    def with_payload_again(self) -> Iterator[Suspect]:
-        """Rows that are known to be without payload, and seem to have it."""
-        return self._suspects(
-            """SELECT key, object FROM need JOIN seen ON seen.name = object WHERE missing
+    def with_payload_again(self) -> Iterator[int]:
+        """Keys of rows that are known to be without payload, and seem to have it."""
+        return self._keys(
+            """SELECT key FROM need JOIN seen ON seen.name = object WHERE missing
                AND seen.size >= coalesce(first, 0) + length ORDER BY key"""
         )
 
@@ -185,7 +176,7 @@ class Book:
         )
 
     def keys_of(self, name: str) -> list[int]:
-        return [key for (key,) in self._db.execute("SELECT key FROM need WHERE object = ? ORDER BY key", (name,))]
+        return list(self._keys("SELECT key FROM need WHERE object = ? ORDER BY key", (name,)))
 
     def close(self) -> None:
         self._db.close()
@@ -197,5 +188,5 @@ class Book:
     def _names(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[str]:
         return (name for (name,) in self._db.execute(query, values))
 
-    def _suspects(self, query: str) -> Iterator[Suspect]:
-        return (Suspect(*found) for found in self._db.execute(query))
+    def _keys(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[int]:
+        return (key for (key,) in self._db.execute(query, values))

@@ -20,6 +20,7 @@ PIECE_BYTES = 32 * MIB
 READ_BYTES = 4 * MIB
 _ABANDONED_MS = 86_400_000
 
+
 @dataclass(slots=True)
 class Made:
     """What a run of the schedule did."""

@@ -82,15 +82,15 @@ class TarantoolRestore:
     async def end_backup(self) -> None:
         await self._tarantool.call("backup_end")
 
-    async def begin_restore(self, *, anew: bool) -> int:
-        return int((await self._tarantool.call("restore_begin", anew, timeout=_STEP))["number"])
+    async def begin_restore(self, *, anew: bool) -> None:
+        await self._tarantool.call("restore_begin", anew, timeout=_STEP)
 
     async def apply(self, rows: Sequence[Any], side: Sequence[Any], removed: Sequence[int]) -> None:
         await self._tarantool.call("restore_apply", list(rows), list(side), list(removed), timeout=_STEP)
 
     async def settle(self) -> Settled:
         settled = await self._tarantool.call("restore_settle", timeout=_LONG)
-        return Settled(settled["cut"], settled["held"], settled["messages"])
+        return Settled(settled["held"], settled["messages"])
 
     async def drop(self, sequences: Sequence[int]) -> None:
         await self._tarantool.call("restore_drop", list(sequences))
