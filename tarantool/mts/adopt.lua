@@ -23,7 +23,7 @@ local function need_pending()
 end
 
 local function upload_of(name)
-    local id = name:match('^m/[^/]+/%d+/([^/]+)$')
+    local id = object.upload_id(name)
     return id and box.space.upload:get(id)
 end
 

@@ -161,7 +161,7 @@ function M.mend_lane(subject, partition)
 end
 
 local function upload_of(name)
-    local id = name:match('^m/[^/]+/%d+/(%x+%-%x+%-7%x+%-%x+%-%x+)$')
+    local id = object.upload_id(name)
     local row = id and box.space.upload:get(id)
     return row and upload.object_name(row) == name and row[U.state] or nil
 end

@@ -9,7 +9,6 @@ local M = {}
 local LONGEST_WAIT = 600
 local LARGEST_PIECE = 4 * 1024 * 1024
 
--- Files are read off the transaction thread; another backup may have ended this one.
 local function path_of(name)
     if not name:match('^%d+%.snap$') then
         errors.refuse('bad_request', 'this is not the name of a snapshot')
@@ -21,6 +20,7 @@ local function path_of(name)
     return fio.pathjoin(folder, name)
 end
 
+-- Where none is being read, there is nothing to stop.
 local function stop_reading()
     pcall(box.backup.stop)
 end
@@ -52,7 +52,8 @@ function M.begin()
     errors.refuse('unavailable', 'Tarantool made no snapshot')
 end
 
--- Up to 4 MiB of the file from `offset` on, in base64: what is called over the wire is text.
+-- Up to 4 MiB of the file from `offset` on, in base64: what is called over the wire is text. It is read off the
+-- transaction thread; another backup may have ended this one meanwhile.
 function M.read(name, offset, size)
     local file = fio.open(path_of(name), {'O_RDONLY'})
     if file == nil then

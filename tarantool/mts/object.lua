@@ -16,6 +16,11 @@ function M.payload_name(subject, incarnation, upload_id)
     return 'm/' .. subject .. '/' .. tostring(incarnation):match('^%d+') .. '/' .. upload_id
 end
 
+-- The upload whose payload has this name; nil for other names.
+function M.upload_id(name)
+    return name:match('^m/[^/]+/%d+/([^/]+)$')
+end
+
 function M.in_trash(name)
     return box.space.trash:get(name) ~= nil
 end

@@ -1,5 +1,6 @@
 -- Rows whose payload is missing, kept apart: readers are told so instead of being sent to an object that is not there.
 local clock = require('mts.clock')
+local extent = require('mts.extent')
 local schema = require('mts.schema')
 local txn = require('mts.txn')
 
@@ -38,7 +39,7 @@ function M.moved(row, parts)
     end
     box.space.missing:delete(row[F.sequence])
     for _, part in ipairs(parts) do
-        box.space.missing:insert{part[F.sequence], part[F.sequence] - part[F.count] + 1, entry[Q.at], entry[Q.reason]}
+        box.space.missing:insert{part[F.sequence], extent.first(part), entry[Q.at], entry[Q.reason]}
     end
 end
 
@@ -49,7 +50,7 @@ function M.add(items)
         local messages = 0
         for _, item in ipairs(items) do
             local row = box.space.message.index.primary:select({item[1]}, {iterator = 'GE', limit = 1})[1]
-            local first = row and row[F.sequence] - row[F.count] + 1
+            local first = row and extent.first(row)
             if row and row[F.object_name] == item[2] and first <= item[1] then
                 if box.space.missing:get(row[F.sequence]) == nil then
                     box.space.missing:insert{row[F.sequence], first, clock.seconds(), item[3]}

@@ -32,7 +32,7 @@ function M.begin(anew)
             box.space[name]:truncate()
         end
     end
-    return {number = journal.number(), rows = box.space.message:len()}
+    return true
 end
 
 local function need_replaying()
@@ -170,7 +170,7 @@ end
 
 -- The upload that a message came from, if this server still knows it as unfinished.
 local function unfinished_upload(row, frames)
-    local id = row[F.object_name]:match('^m/[^/]+/%d+/([^/]+)$')
+    local id = object.upload_id(row[F.object_name])
         or frames[row[F.object_name] .. '\0' .. tostring(row[F.byte_from])]
     local found = id and box.space.upload:get(id)
     return found and (found[U.state] == 'open' or found[U.state] == 'stored') and found or nil
