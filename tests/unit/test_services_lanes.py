@@ -132,13 +132,17 @@ async def test_the_subjects_used_least_are_forgotten_first(monkeypatch: pytest.M
 
 
 async def test_closing_ends_what_is_being_asked() -> None:
-    never = asyncio.Event()
+    never, ended = asyncio.Event(), []
 
-    async def ask(_subject: str) -> Lanes | None:
-        await never.wait()
+    async def ask(subject: str) -> Lanes | None:
+        try:
+            await never.wait()
+        finally:
+            ended.append(subject)
         return None
 
     cache = LaneCache(ask)
     cache.learn("s", {1})
     await settle()
     await asyncio.wait_for(cache.close(), 5)
+    assert ended == ["s"]
