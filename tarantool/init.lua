@@ -23,7 +23,7 @@ box.cfg{
 
 require('mts.migrations').run()
 require('mts.commit').start()
-require('mts.clocks').start()
+require('mts.compare_clocks').start()
 require('mts.ttl_fiber').start()
 require('mts.journal').start()
 require('mts.recovery').start()

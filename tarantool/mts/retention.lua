@@ -2,7 +2,7 @@
 -- a subject, so what stands behind that one stays too: nothing is scanned. Important durables hold back what they have
 -- not acked. Rows, counters, delivery state and the payload's way to the trash change in one transaction.
 local clock = require('mts.clock')
-local clocks = require('mts.clocks')
+local clocks = require('mts.compare_clocks')
 local commit = require('mts.commit')
 local consumer = require('mts.consumer')
 local extent = require('mts.extent')

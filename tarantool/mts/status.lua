@@ -1,6 +1,6 @@
 -- Figures for an operator. Every one is kept or read in constant time, none is counted by a scan.
 local clock = require('mts.clock')
-local clocks = require('mts.clocks')
+local clocks = require('mts.compare_clocks')
 local commit = require('mts.commit')
 local migrations = require('mts.migrations')
 local object = require('mts.object')

@@ -8,7 +8,7 @@ box.cfg{work_dir = os.getenv('MTS_TEST_DIR') or fio.tempdir(), log_level = 1, fe
     memtx_memory = 64 * 1024 * 1024}
 require('mts.migrations').run()
 require('mts.commit').start()
-require('mts.clocks').start()
+require('mts.compare_clocks').start()
 require('mts.ceiling').raise(2ULL ^ 62) -- as a host does when it has looked into the bucket
 
 local clock = require('mts.clock')

@@ -2,7 +2,7 @@
 package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua;' .. package.path
 local harness = require('harness')
 local clock = require('mts.clock')
-local clocks = require('mts.clocks')
+local clocks = require('mts.compare_clocks')
 local consumer = require('mts.consumer')
 local errors = require('mts.errors')
 local fiber = require('fiber')
