@@ -10,9 +10,10 @@
 Modules that start with an underscore are nobody's contract.
 """
 
-from minitoolstream.client._async_client import AsyncClient
 from minitoolstream.client._buffered import AsyncBufferedPublisher
 from minitoolstream.client._buffered_sync import BufferedPublisher
+from minitoolstream.client._client import AsyncClient
+from minitoolstream.client._client_sync import Client
 from minitoolstream.client._consumer_types import Consumer
 from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._delivery import AsyncDelivery
@@ -23,7 +24,6 @@ from minitoolstream.client._subject_types import SubjectDetails, SubjectInfo
 from minitoolstream.client._subscriber import AsyncSubscriber, Subscriber
 from minitoolstream.client._subscription import AsyncSubscription
 from minitoolstream.client._subscription_sync import Subscription
-from minitoolstream.client._sync_client import Client
 from minitoolstream.client._transaction import AsyncTransaction
 from minitoolstream.client._transaction_sync import Transaction
 from minitoolstream.client._types import Item, Message, Page, ProducerSession, Result

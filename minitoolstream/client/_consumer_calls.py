@@ -15,12 +15,12 @@ from minitoolstream.client._consumer_types import Consumer, filter_shape, start_
 from minitoolstream.client._entries import Entry, Pack, Payload
 from minitoolstream.client._extents import messages_of
 from minitoolstream.client._read import Reader
-from minitoolstream.client._transport import Transport, decode
+from minitoolstream.client._transport import Transport, decode, plain
 from minitoolstream.client._types import Message, Start, message_of
 from minitoolstream.client._upload_calls import JSON
 from minitoolstream.domain.checks import check_text
 from minitoolstream.domain.consumer import Mode, Session, Share
-from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.message import Message as WireMessage
 from minitoolstream.domain.message import wire_number
 from minitoolstream.domain.subject import check_subject
@@ -212,15 +212,7 @@ class ConsumerCalls:
         response = await self._transport.send(
             method, path, query=query, body=raw, headers=JSON if body is not None else None
         )
-        return plain(response.body, answer)
-
-
-def plain(body: bytes, answer: type[_T]) -> _T:
-    """An answer whose numbers may come as strings, as plain values."""
-    try:
-        return msgspec.json.decode(body, type=answer, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MtsError("internal", f"the answer is not what this version of the SDK expects: {error}") from None
+        return plain(response, answer)
 
 
 def _shares(partitions: list[dict[str, Any]]) -> tuple[Share, ...]:

@@ -11,12 +11,12 @@ import msgspec
 
 from minitoolstream.api import schema
 from minitoolstream.client._codec import expanded
-from minitoolstream.client._consumer_calls import ConsumerCalls, plain
+from minitoolstream.client._consumer_calls import ConsumerCalls
 from minitoolstream.client._consumer_types import Consumer
 from minitoolstream.client._deletion import purge_subject
 from minitoolstream.client._deletion_types import Deletion
 from minitoolstream.client._subject_types import SubjectDetails, SubjectInfo
-from minitoolstream.client._transport import Transport
+from minitoolstream.client._transport import Transport, plain
 from minitoolstream.client._types import Page, Start, page_of, start_word
 from minitoolstream.client._upload_calls import JSON
 from minitoolstream.domain.consumer import Mode
@@ -110,13 +110,13 @@ class AsyncSubjects:
     async def _page(self, prefix: str, after: str | None) -> tuple[Sequence[SubjectInfo], str | None]:
         query = {"prefix": prefix or None, "after": after, "limit": _PAGE}
         response = await self._transport.send("GET", "/v1/subjects", query=query)
-        page = plain(response.body, _Subjects)
+        page = plain(response, _Subjects)
         return page.subjects, page.next
 
     async def get(self, subject: str) -> SubjectDetails:
         """Its partitions, settings and counters; an error `unknown_subject` when there is none."""
         response = await self._transport.send("GET", _path(subject))
-        return plain(response.body, SubjectDetails)
+        return plain(response, SubjectDetails)
 
     async def put(
         self,
@@ -145,7 +145,7 @@ class AsyncSubjects:
         wanted |= {name: value or None for name, value in kept.items() if value is not None}
         body = msgspec.json.encode(wanted)
         response = await self._transport.send("PUT", _path(subject), body=body, headers=JSON)
-        return plain(response.body, SubjectDetails)
+        return plain(response, SubjectDetails)
 
     async def purge(self, subject: str, reason: str = "") -> Deletion:
         """Delete all messages of a subject for good; it stays, with its durables and producers. While the answer is

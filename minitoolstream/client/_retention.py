@@ -8,9 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from minitoolstream.client._consumer_calls import plain
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._transport import Transport
+from minitoolstream.client._transport import Transport, plain
 from minitoolstream.client._upload_calls import JSON
 from minitoolstream.domain.lifecycle import LifecycleAnswer
 from minitoolstream.domain.retention import Retention, Swept
@@ -77,7 +76,7 @@ class AsyncRetention:
     async def _call(self, method: str, path: str, answer: type[_T], body: bytes = b"") -> _T:
         headers = JSON if body else None
         response = await self._transport.send(method, path, body=body, headers=headers, timeout=_PATIENCE)
-        return plain(response.body, answer)
+        return plain(response, answer)
 
 
 class SyncRetention:

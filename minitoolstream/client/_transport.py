@@ -141,8 +141,17 @@ class Transport:
 
 
 def decode(response: HttpResponse, answer: type[_T]) -> _T:
+    return _decoded(response, answer, strict=True)
+
+
+def plain(response: HttpResponse, answer: type[_T]) -> _T:
+    """An answer whose numbers may come as strings, as plain values."""
+    return _decoded(response, answer, strict=False)
+
+
+def _decoded(response: HttpResponse, answer: type[_T], *, strict: bool) -> _T:
     try:
-        return msgspec.json.decode(response.body, type=answer)
+        return msgspec.json.decode(response.body, type=answer, strict=strict)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MtsError("internal", f"the answer is not what this version of the SDK expects: {error}") from None
 

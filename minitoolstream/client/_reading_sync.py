@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from minitoolstream.client._async_client import AsyncClient
+from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._store import ProgressCallback
 from minitoolstream.client._subscriber import Subscriber

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from minitoolstream.client._async_client import AsyncClient
+from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Exported
 from minitoolstream.client._import import Imported
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._manage_sync import Consumers, DeadLetters, Subjects
 from minitoolstream.client._place import Place
+from minitoolstream.client._publishing_sync import Publishing
+from minitoolstream.client._reading_sync import Reading
 from minitoolstream.client._retention import SyncRetention
 from minitoolstream.client._subscription_sync import Subscription
-from minitoolstream.client._sync_publishing import Publishing
-from minitoolstream.client._sync_reading import Reading
 from minitoolstream.config import Settings
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from minitoolstream.client._async_client import AsyncClient
 from minitoolstream.client._batch import AnyItem
 from minitoolstream.client._buffer import BufferLimits
 from minitoolstream.client._buffered_sync import BufferedPublisher
+from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._store import ProgressCallback
 from minitoolstream.client._transaction_sync import Transaction

@@ -8,15 +8,15 @@ from pathlib import Path
 from types import TracebackType
 
 from minitoolstream import config
-from minitoolstream.client._async_publishing import AsyncPublishing
-from minitoolstream.client._async_reading import AsyncReading
 from minitoolstream.client._deletion import delete_message, deletions
 from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Export, Exported
 from minitoolstream.client._import import Import, Imported, read_head
 from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects
 from minitoolstream.client._place import Place, place_of
+from minitoolstream.client._publishing import AsyncPublishing
 from minitoolstream.client._read import Reader
+from minitoolstream.client._reading import AsyncReading
 from minitoolstream.client._retention import AsyncRetention
 from minitoolstream.client._retry import RetryPolicy
 from minitoolstream.client._subscription import AsyncSubscription
