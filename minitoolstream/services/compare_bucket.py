@@ -37,17 +37,16 @@ async def compare_bucket(core: Core, progress: Progress = silent) -> Comparison:
                 progress(f"listing the bucket: {listed} objects")
         sequence, rows = 0, 0
         while extents := await core.journal.objects_after(sequence, _AT_ONCE):
-            # Sequences as text: a column of SQLite holds 63 bits.
-            checked = [(str(number), name) for number, name, unverified in extents if not unverified]
+            checked = [(number, name) for number, name, unverified in extents if not unverified]
             tables.executemany("INSERT INTO row VALUES (?, ?)", checked)
             sequence = extents[-1][0]
             rows += len(extents)
             progress(f"comparing: {rows} rows")
         unknown = "SELECT name FROM object WHERE name NOT IN (SELECT name FROM row) ORDER BY made, name"
         orphans = [name for (name,) in tables.execute(unknown)]
-        lost = "SELECT sequence, name FROM row WHERE name NOT IN (SELECT name FROM object)"
-        missing = [(int(number), name) for number, name in tables.execute(lost)]
-    return Comparison(await _unknown(core, orphans), sorted(missing))
+        lost = "SELECT sequence, name FROM row WHERE name NOT IN (SELECT name FROM object) ORDER BY sequence"
+        missing = tables.execute(lost).fetchall()
+    return Comparison(await _unknown(core, orphans), missing)
 
 
 def _named(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -76,7 +75,7 @@ def _tables() -> Iterator[sqlite3.Connection]:
         connection.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE object (name TEXT PRIMARY KEY, made TEXT) WITHOUT ROWID;"
-            "CREATE TABLE row (sequence TEXT, name TEXT); CREATE INDEX row_name ON row (name);"
+            "CREATE TABLE row (sequence INTEGER PRIMARY KEY, name TEXT); CREATE INDEX row_name ON row (name);"
         )
         yield connection
     finally:
