@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from minitoolstream.adapters.tarantool.connection import Connection
@@ -12,11 +11,7 @@ from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.ports import NoMetrics
-from minitoolstream.stack import tarantool
-from minitoolstream.stack.credentials import new_secret
-from minitoolstream.stack.ports import free_port
-from minitoolstream.stack.private_files import write_private
-from tests.servers import TarantoolServer, tarantool_program
+from tests.servers import TarantoolServer, start_tarantool
 
 
 class ClockedMetadata(TarantoolMetadata):
@@ -54,28 +49,8 @@ def touch(server: TarantoolServer, name: str, *arguments: object) -> object:
 
 
 def start_clocked_tarantool(folder: Path, last_sequence: int = 0) -> TarantoolServer:
-    folder.mkdir(parents=True, exist_ok=True)
-    password = new_secret()
-    write_private(folder / "password", password.encode())
-    address = f"127.0.0.1:{free_port()}"
-    launch = tarantool.launch(
-        tarantool_program(),
-        address=address,
-        data=folder / "tarantool",
-        log=folder / "tarantool.log",
-        user="mts",
-        password_file=folder / "password",
-        memory=64 * tarantool.MIB,
-        extra_environ={
-            "MTS_TEST_LUA_FOLDER": str(bundled("tarantool")),
-            "MTS_TEST_LAST_SEQUENCE": str(last_sequence),
-        },
-    )
-    script = Path(__file__).with_suffix(".lua")
-    launch = replace(launch, command=[launch.command[0], str(script)])
-    server = TarantoolServer(launch, address=address, password=password)
-    server.start()
-    return server
+    environ = {"MTS_TEST_LUA_FOLDER": str(bundled("tarantool")), "MTS_TEST_LAST_SEQUENCE": str(last_sequence)}
+    return start_tarantool(folder, extra_env=environ, script=Path(__file__).with_suffix(".lua"))
 
 
 def settings_for(server: TarantoolServer, folder: Path, extra: Mapping[str, str] | None = None) -> Settings:

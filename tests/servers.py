@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,9 @@ def start_tarantool(
     memory: int = 64 * tarantool.MIB,
     wal_mode: str = "write",
     extra_env: Mapping[str, str] | None = None,
+    script: Path | None = None,
 ) -> TarantoolServer:
-    """A private Tarantool with our Lua code; its data lives in `folder`."""
+    """A private Tarantool with our Lua code; its data lives in `folder`. `script` runs instead of our `init.lua`."""
     folder.mkdir(parents=True, exist_ok=True)
     password = new_secret()
     write_private(folder / "password", password.encode())
@@ -132,6 +133,8 @@ def start_tarantool(
         wal_mode=wal_mode,
         extra_environ=extra_env,
     )
+    if script is not None:
+        launch = replace(launch, command=[launch.command[0], str(script)])
     server = TarantoolServer(launch, address=address, password=password)
     server.start()
     return server
