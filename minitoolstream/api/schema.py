@@ -133,18 +133,9 @@ class InlineRequest(msgspec.Struct, forbid_unknown_fields=True):
     transaction_id: str | None = None
 
 
-class BatchResult(msgspec.Struct, omit_defaults=True):
+class BatchResult(ReceiptAnswer, omit_defaults=True):
     """A receipt, or what was wrong with this item alone."""
 
-    state: str
-    upload_id: str | None = None
-    sequence: int | str | None = None
-    partition: int | None = None
-    offset: int | str | None = None
-    duplicate: bool = False
-    waits_for: str | None = None
-    reason: str | None = None
-    transaction_id: str | None = None
     error: dict[str, object] | None = None
 
 

@@ -71,7 +71,7 @@ def parts(page: PartsPage) -> schema.Parts:
 
 
 def batch(results: list[PackResult]) -> dict[str, object]:
-    shown: list[Receipt | schema.ReceiptAnswer | schema.BatchResult] = []
+    shown: list[Receipt | schema.ReceiptAnswer] = []
     committed, safe = State.COMMITTED, JSON_SAFE_INTEGER
     failed = waiting = 0
     for result in results:

@@ -138,7 +138,7 @@ def content_type_for(data: object, given: str | None) -> str:
     return TEXT_CONTENT_TYPE if isinstance(data, str) else DEFAULT_CONTENT_TYPE
 
 
-def receipt_of(answer: schema.ReceiptAnswer | schema.BatchResult) -> Receipt:
+def receipt_of(answer: schema.ReceiptAnswer) -> Receipt:
     return Receipt(
         upload_id=answer.upload_id,
         state=State(answer.state),
