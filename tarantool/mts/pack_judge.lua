@@ -6,7 +6,7 @@ local producer = require('mts.producer')
 local quota = require('mts.quota')
 local runs = require('mts.pack_run')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local transactions = require('mts.transaction')
 local upload = require('mts.upload')
 

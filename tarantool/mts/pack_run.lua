@@ -6,7 +6,7 @@ local partitions = require('mts.partition')
 local producer = require('mts.producer')
 local quota = require('mts.quota')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 
 local M = {}

@@ -3,7 +3,7 @@ local errors = require('mts.errors')
 local message = require('mts.message')
 local route = require('mts.route')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 
 local F, P = schema.subject, schema.partition

@@ -3,7 +3,7 @@
 local clock = require('mts.clock')
 local errors = require('mts.errors')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 local txn = require('mts.txn')
 

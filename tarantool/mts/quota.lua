@@ -4,7 +4,7 @@
 local errors = require('mts.errors')
 local fiber = require('fiber')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 
 local F, P, R = schema.subject, schema.partition, schema.reservation
 local M = {}

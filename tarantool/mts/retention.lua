@@ -10,7 +10,7 @@ local fiber = require('fiber')
 local hold = require('mts.retention_hold')
 local message = require('mts.message')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local ttl = require('mts.ttl')
 local txn = require('mts.txn')
 

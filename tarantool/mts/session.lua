@@ -8,7 +8,7 @@ local durables = require('mts.durable')
 local errors = require('mts.errors')
 local position = require('mts.position')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 local txn = require('mts.txn')
 

@@ -5,7 +5,7 @@ local commit = require('mts.commit')
 local partitions = require('mts.partition')
 local rate = require('mts.rate')
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 local txn = require('mts.txn')
 

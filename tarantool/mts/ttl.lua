@@ -1,6 +1,6 @@
 -- How long messages stay: one configuration for all subjects, kept in `state`, and what a subject sets for itself.
 local schema = require('mts.schema')
-local settings = require('mts.settings')
+local settings = require('mts.subject_settings')
 local txn = require('mts.txn')
 
 local M = {}
