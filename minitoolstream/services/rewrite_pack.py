@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from minitoolstream.domain.deletion import Layout, lay_out
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.limits import MAX_PARTS, MIB
 from minitoolstream.domain.pack import HEAD_PREFIX, head_length
 from minitoolstream.domain.subject import new_id, pack_name
@@ -67,7 +67,11 @@ async def _store(core: Core, name: str, target: str, layout: Layout) -> None:
             waiting.clear()
     if waiting:
         parts.append(await core.payloads.put_part(target, multipart_id, len(parts) + 1, bytes(waiting)))
-    await core.payloads.complete_multipart(target, multipart_id, parts)
+    if not await core.payloads.complete_multipart(target, multipart_id, parts):
+        # Completed, and the answer was lost; or aborted by somebody else, and then there is nothing to point at.
+        found = await core.payloads.find(target)
+        if found is None or found.size != layout.size:
+            raise unavailable("the object store lost the parts of a pack that is written anew; it is tried again")
 
 
 async def _blocks(core: Core, name: str, layout: Layout) -> AsyncIterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import messages_of
 from minitoolstream.domain.pack import InlineMessage, read_frames
-from minitoolstream.ports import DeletionStore, PayloadStore
+from minitoolstream.ports import DeletionStore, PayloadStore, StoredPart
 from minitoolstream.services import rewrite_pack as rewriting
 from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.delete_messages import (
@@ -179,6 +179,30 @@ async def test_a_large_pack_is_rewritten_in_parts(monkeypatch: pytest.MonkeyPatc
     assert await stored(kit) == sent
     assert leftovers(kit) == set()
     assert kit.payloads.multiparts == {}
+
+
+async def test_parts_that_somebody_aborted_take_no_message_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting, "_AT_ONCE", 64)
+    monkeypatch.setattr(rewriting, "_IN_ONE_PUT", 128)
+    kit = core_kit()
+    sent = await batch(kit, 40)
+    gone = sorted(sent)[20]
+    complete = kit.payloads.complete_multipart
+
+    async def aborted(name: str, multipart_id: str, parts: Sequence[StoredPart]) -> bool:
+        await kit.payloads.abort_multipart(name, multipart_id)
+        return await complete(name, multipart_id, parts)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kit.payloads, "complete_multipart", aborted)
+        with pytest.raises(MtsError, match="tried again"):
+            await delete_message(kit.core, gone, "api", "")
+        del sent[gone]
+        assert await stored(kit) == sent
+    await finish_deletions(kit.core)
+    assert await stored(kit) == sent
+    await settle(kit)
+    assert leftovers(kit) == set()
 
 
 async def test_killed_between_parts_nothing_of_them_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
