@@ -290,9 +290,9 @@ function M.read(position, limit, checkpoint)
             read_marks(one)
         end
         one.complete = not is_full(one) and copy.walk.space > #watches and copy.stamp == last_stamp
+        read_stamp = math.max(read_stamp, copy.stamp) -- here: what changes while this waits for the disk is not in it
         return one
     end)
-    read_stamp = math.max(read_stamp, step.position.stamp)
     return {rows = step.rows, side = step.side, removed = step.removed, position = step.position,
         complete = step.complete}
 end
