@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, SegmentName, decode, encode, merged, segment_name
+from minitoolstream.domain.journal import (
+    SEGMENT_TYPE,
+    Segment,
+    SegmentName,
+    decode,
+    encode,
+    holds,
+    merged,
+    segment_name,
+)
 from minitoolstream.domain.limits import MIB
 from minitoolstream.services.core import Core
 
@@ -25,13 +34,16 @@ async def merge_segments(core: Core, old: Sequence[SegmentName], sizes: dict[str
                 raise
             continue
         whole = merged(parts)
+        name = segment_name(whole)
+        if any(one.name == name and not holds(part, whole) for one, part in zip(group, parts, strict=True)):
+            continue  # its last one begins as early as the whole; with the next ones they get another name
         body = await asyncio.to_thread(encode, whole)
         try:
-            await core.payloads.put_new(segment_name(whole), body, content_type=SEGMENT_TYPE)
+            await core.payloads.put_new(name, body, content_type=SEGMENT_TYPE)
         except MtsError as error:
             if error.code != "already_exists":
                 raise
-        gone += len(await core.payloads.delete_many([one.name for one in group if one.name != segment_name(whole)]))
+        gone += len(await core.payloads.delete_many([one.name for one in group if one.name != name]))
     return gone
 
 
