@@ -38,11 +38,13 @@ class Written:
 
 async def write_journal(core: Core) -> Written:
     """One round, if there is anything to write; old segments go after a checkpoint. Safe beside any other: of two
-    writers at once one gives up, and what it read is read again."""
+    writers at once one gives up, and what it read is read again. MtsError `unavailable` while the store is older than
+    its bucket: what it would write stands behind what it does not know."""
     lag = await core.journal.journal_lag()
     checkpoint = await core.clock.now_ms() - lag.checkpoint_at >= _CHECKPOINT_EVERY_MS
     written = Written()
     try:
+        await core.ceiling.keep()
         if lag.behind or lag.waiting or checkpoint:
             written = await _Round(core, lag.upto, checkpoint=checkpoint).write()
         if checkpoint and written.complete:

@@ -285,3 +285,29 @@ async def test_a_merge_that_was_killed_before_it_removed_the_parts_is_finished(
 
     whole, _checkpoint = segments(kit)
     assert [row[0] for row in whole.rows] == [1, 2, 3]
+
+
+async def test_a_store_that_is_older_than_its_bucket_writes_no_journal(kit: CoreKit) -> None:
+    """Its rows would stand behind newer ones, and its checkpoint would take their place."""
+    await kit.core.ceiling.keep()
+    await publish(kit)
+    known = f"{JOURNAL_PREFIX}{7:020}-{0:020}-{5:020}e"
+    await kit.payloads.put_new(known, b"", content_type="x/y")
+    kit.core.ceiling = Ceiling(kit.journal, kit.payloads)
+
+    for _ in range(2):
+        with pytest.raises(MtsError, match="older than its bucket"):
+            await write_journal(kit.core)
+
+    assert [one.name for one in segments_of(kit.payloads.objects)] == [known]
+
+
+async def test_a_store_that_is_set_back_under_a_running_host_is_noticed(kit: CoreKit) -> None:
+    await kit.core.ceiling.keep()
+    await publish(kit, 3)
+    await write_journal(kit.core)
+
+    kit.metadata.order.watermark, kit.journal._number = 1, 0
+
+    with pytest.raises(MtsError, match="older than its bucket"):
+        await kit.core.ceiling.keep()
