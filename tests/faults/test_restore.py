@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -342,3 +343,45 @@ def test_backups_and_the_journal_cause_no_events(live: Live) -> None:
     assert len(names_in_bucket(live, "_mts/journal/")) >= 2
     assert names_in_bucket(live, "_mts/backups/")
     assert data_folder(live).is_dir()
+
+
+def test_a_tarantool_that_was_put_back_writes_no_journal_and_deletes_nothing(live: Live) -> None:
+    """It may expire what stays longer by now, and its own state would stand behind what it does not know."""
+    assert live.api("PUT", f"/v1/subjects/{SUBJECT}", {"ttl": 2}).status in {200, 201}
+    sequence = publish(live, "kept")
+    assert publish_named(live, 1).status in {200, 201}
+    backup(live)
+    for part in (*live.hosts, live.tarantool):
+        part.stop()
+    old = live.folder / "old"
+    shutil.copytree(data_folder(live), old)
+    live.tarantool.start()
+    start_hosts(live)
+    assert live.api("PUT", f"/v1/subjects/{SUBJECT}", {"ttl": 86_400}).status == 200
+    assert publish_named(live, 2).status in {200, 201}
+    write_journal(live)
+    known = names_in_bucket(live, "_mts/journal/")
+    lose_disk(live)
+    shutil.rmtree(data_folder(live))
+    old.rename(data_folder(live))
+    live.tarantool.start()
+    host = live.hosts[0]
+    host.process = start(host.launch)
+    eventually(lambda: with_core(live, lambda core: core.journal.position()).recovery == "needed")
+    eventually(lambda: time.time() > live.messages(SUBJECT)[0]["create_at"] + 4)
+
+    assert live.api("POST", "/v1/journal").code == "unavailable"
+    with pytest.raises(MtsError, match="older than its bucket"):
+        backup(live)
+    assert live.api("POST", "/v1/sweep").status == 200
+    live.reconcile()
+    host.stop()
+
+    assert names_in_bucket(live, "_mts/journal/") == known
+    live.tarantool.stop()
+    shutil.rmtree(data_folder(live))
+    restored = restore(live)
+    assert restored.missing == []
+    start_hosts(live)
+    assert picture(live, sequence)[sequence][4] == b"payload of kept"
+    assert publish_named(live, 2).json["duplicate"] is True
