@@ -120,7 +120,7 @@ async def replay_journal(
     if rebuild:
         await _drop_missing(core, restored, progress)
     progress("counting")
-    settled = await core.restores.settle()
+    settled = await core.restores.settle(_told(later, checkpoint, restored))
     restored.extents, restored.uploads_held = settled.extents, settled.held
     for step in BEFORE_SERVING:
         await step(core)
@@ -129,6 +129,13 @@ async def replay_journal(
     comparison = await compare_bucket(core, progress)
     restored.orphans, restored.missing = comparison.orphans, comparison.missing
     return restored
+
+
+def _told(segments: Sequence[SegmentName], checkpoint: SegmentName | None, restored: Restored) -> int:
+    """The last sequence up to which the journal has told of every subject: what has none there was deleted."""
+    if checkpoint is None or restored.damaged:
+        return 0
+    return max(segment.upto for segment in segments if segment.complete and segment.number >= checkpoint.number)
 
 
 async def _read_all(

@@ -79,6 +79,7 @@ class _Round:
         self._rows: list[list[Any]] = []
         self._side: list[list[Any]] = []
         self._removed: list[int] = []
+        self._holes: list[int] = []
         self._steps = 0
 
     async def write(self) -> Written:
@@ -90,6 +91,7 @@ class _Round:
             self._rows += step.rows
             self._side += step.side
             self._removed += step.removed
+            self._holes += step.holes
             self._steps += 1
             if step.complete or self._steps >= _STEPS_A_SEGMENT:
                 if not await self._put(position, complete=step.complete):
@@ -127,8 +129,10 @@ class _Round:
         return True
 
     def _begins_behind(self) -> int:
-        """Messages that changed since stand in it too; it must stay as long as they do."""
-        return min([self._after, *(int(row[_SEQUENCE]) - int(row[_COUNT]) for row in self._rows)])
+        """Messages that changed since stand in it too, and those that went from among others: it must stay as long as
+        what stood beside them."""
+        changed = (int(row[_SEQUENCE]) - int(row[_COUNT]) for row in self._rows)
+        return min([self._after, *changed, *(sequence - 1 for sequence in self._holes)])
 
 
 async def prune_journal(core: Core) -> int:

@@ -17,6 +17,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.services import delete_messages
 from minitoolstream.services.adopt_orphans import adopt_orphans, discard_orphans
 from minitoolstream.services.core import Core
+from minitoolstream.services.write_journal import write_journal as write_round
 from minitoolstream.stack.processes import start
 from tests.faults.audit import names_in_bucket, objects_in_bucket, objects_of_rows, status
 from tests.faults.recovery import (
@@ -30,6 +31,7 @@ from tests.faults.recovery import (
     with_core,
     write_journal,
 )
+from tests.fsck import assert_clean
 from tests.live import Live, eventually, start_live
 
 SUBJECT = "orders"
@@ -385,3 +387,63 @@ def test_a_tarantool_that_was_put_back_writes_no_journal_and_deletes_nothing(liv
     start_hosts(live)
     assert picture(live, sequence)[sequence][4] == b"payload of kept"
     assert publish_named(live, 2).json["duplicate"] is True
+
+
+def checkpoint(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host does once a day: all that is beside the messages is written, and segments without any go."""
+    monkeypatch.setattr("minitoolstream.services.write_journal._CHECKPOINT_EVERY_MS", 0)
+    assert with_core(live, write_round).complete
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+@pytest.mark.parametrize("way", [restore, rebuild])
+def test_a_deleted_subject_stays_away_when_the_segment_that_told_is_gone(
+    live: Live, way: Any, made_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(live, "kept")
+    assert live.api("PUT", "/v1/subjects/doomed", {"partitions": 4}).status == 201
+    for number in range(8):
+        sent = live.publish("doomed", b"old", x_mts_group=f"g{number}")
+        assert sent.status in {200, 201}, sent.body
+    write_journal(live)
+    backup(live)
+    assert live.api("DELETE", "/v1/subjects/doomed").status in {200, 202}
+    write_journal(live)
+    if made_again:
+        assert live.publish("doomed", b"new").status in {200, 201}
+    checkpoint(live, monkeypatch)
+    lose_disk(live)
+
+    way(live)
+
+    start_hosts(live)
+    if made_again:
+        assert live.api("GET", "/v1/subjects/doomed").json["messages"] == 1
+        assert [message["partition"] for message in live.messages("doomed")] == [0]
+    else:
+        assert live.api("GET", "/v1/subjects/doomed").status == 404
+    with_core(live, discard_orphans)
+    assert_clean(live, live.folder)
+    assert with_core(live, lambda core: core.metadata.status())["rows"] == 1 + made_again
+
+
+def test_a_dead_letter_that_was_sent_back_is_not_there_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second", "third"):
+        assert live.publish("orders.dlq", name.encode()).status in {200, 201}
+    second = int(live.messages("orders.dlq")[1]["sequence"])
+    write_journal(live)
+    sent_back = live.api("POST", f"/v1/subjects/{SUBJECT}/dead-letters/replay", {"sequences": [second]})
+    assert sent_back.json["replayed"] == 1, sent_back.body
+    live.tarantool.kill()
+    live.tarantool.start()
+    eventually(live.hosts[0].ready)
+    write_journal(live)
+    checkpoint(live, monkeypatch)
+    lose_disk(live)
+
+    rebuild(live)
+
+    start_hosts(live)
+    payloads = [base64.b64decode(message["data"]) for message in live.messages("orders.dlq", inline="true")]
+    assert payloads == [b"first", b"third"]
+    assert len(live.messages(SUBJECT)) == 1
