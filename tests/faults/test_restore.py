@@ -447,3 +447,29 @@ def test_a_dead_letter_that_was_sent_back_is_not_there_again(live: Live, monkeyp
     payloads = [base64.b64decode(message["data"]) for message in live.messages("orders.dlq", inline="true")]
     assert payloads == [b"first", b"third"]
     assert len(live.messages(SUBJECT)) == 1
+
+
+def test_an_orphan_becomes_a_message_once_and_stays_one_whoever_else_decides(live: Live) -> None:
+    """As when two operators decide at once: each has compared the bucket with the rows before."""
+    publish(live, "kept")
+    backup(live)
+    sequence = upload(live, b"a lost file")
+    lose_disk(live)
+    (name,) = restore(live).orphans
+    start_hosts(live)
+    about = {"subject": SUBJECT, "size": 11, "content_type": "text/plain", "headers": {}, "producer_id": None}
+
+    async def decide(core: Core) -> list[int]:
+        adopted = [await core.restores.adopt_payload(name, about) for _ in range(2)]
+        return [*adopted, await core.restores.discard_orphans([name])]
+
+    assert with_core(live, decide) == [1, 0, 0]
+    with_core(live, adopt_orphans)
+    live.reconcile()
+    found = live.messages(SUBJECT)
+    assert [live.payload(message) for message in found] == [b"payload of kept", b"a lost file"]
+    assert int(found[-1]["sequence"]) > sequence
+    assert_clean(live, live.folder)
+    deleted = live.api("DELETE", f"/v1/messages/{found[-1]['sequence']}")
+    assert deleted.json["done"], deleted.body
+    settle(live)
