@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -108,7 +108,7 @@ async def replay_journal(
     sizes = {info.name: info.size for info in listed}
     segments = segments_of(sizes)
     later = [segment for segment in segments if rebuild or segment.number > position.number]
-    checkpoint = newest_checkpoint(later)
+    checkpoint = await _whole_checkpoint(core, later, sizes) if skip_damaged else newest_checkpoint(later)
     await core.restores.begin_restore(anew=rebuild or checkpoint is not None)
     restored = Restored()
     async for name, segment in _read_all(core, later, sizes, restored, skip_damaged=skip_damaged):
@@ -131,6 +131,29 @@ async def replay_journal(
     return restored
 
 
+async def _read(core: Core, name: SegmentName, sizes: Mapping[str, int]) -> Segment:
+    content = await core.payloads.get_range(name.name, 0, sizes[name.name] - 1) if sizes[name.name] else b""
+    return await asyncio.to_thread(decode, name.name, content)
+
+
+async def _whole_checkpoint(
+    core: Core, segments: Sequence[SegmentName], sizes: Mapping[str, int]
+) -> SegmentName | None:
+    """The newest checkpoint that can be read to its end: one that is damaged must not take the place of what is known
+    without it."""
+    while found := newest_checkpoint(segments):
+        try:
+            for name in segments[segments.index(found) :]:
+                await _read(core, name, sizes)
+                if name.complete:
+                    return found
+        except MtsError as error:
+            if error.code != "checksum_mismatch":
+                raise
+        segments = segments[: segments.index(found)]
+    return None
+
+
 def _told(segments: Sequence[SegmentName], checkpoint: SegmentName | None, restored: Restored) -> int:
     """The last sequence up to which the journal has told of every subject: what has none there was deleted."""
     if checkpoint is None or restored.damaged:
@@ -143,12 +166,8 @@ async def _read_all(
 ) -> AsyncIterator[tuple[SegmentName, Segment]]:
     """Segments in their order, some read ahead."""
 
-    async def read(name: SegmentName) -> Segment:
-        content = await core.payloads.get_range(name.name, 0, sizes[name.name] - 1) if sizes[name.name] else b""
-        return await asyncio.to_thread(decode, name.name, content)
-
     left = iter(names)
-    reading = deque((name, asyncio.create_task(read(name))) for name in islice(left, _AHEAD))
+    reading = deque((name, asyncio.create_task(_read(core, name, sizes))) for name in islice(left, _AHEAD))
     try:
         while reading:
             name, task = reading.popleft()
@@ -161,7 +180,7 @@ async def _read_all(
                 restored.damaged_ranges.append((name.after + 1, name.upto))
             else:
                 yield name, segment
-            reading.extend((name, asyncio.create_task(read(name))) for name in islice(left, 1))
+            reading.extend((name, asyncio.create_task(_read(core, name, sizes))) for name in islice(left, 1))
     finally:
         for _, task in reading:
             task.cancel()

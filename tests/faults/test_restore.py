@@ -473,3 +473,23 @@ def test_an_orphan_becomes_a_message_once_and_stays_one_whoever_else_decides(liv
     deleted = live.api("DELETE", f"/v1/messages/{found[-1]['sequence']}")
     assert deleted.json["done"], deleted.body
     settle(live)
+
+
+def test_without_a_damaged_checkpoint_what_the_backup_knows_counts(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = make_history(live)
+    before = picture(live, last)
+    monkeypatch.setattr("minitoolstream.services.write_journal.prune_journal", nothing_to_prune)
+    checkpoint(live, monkeypatch)
+    damaged = names_in_bucket(live, "_mts/journal/")[-1]
+    live.minio.s3().put_object(Bucket=live.minio.bucket, Key=damaged, Body=b"something else")
+    lose_disk(live)
+
+    restored = restore(live, skip_damaged=True)
+
+    assert restored.damaged == [damaged]
+    start_hosts(live)
+    check_restored(live, before, last)
+
+
+async def nothing_to_prune(core: Core) -> int:
+    return 0
