@@ -14,7 +14,7 @@ KINDS = {
     "damaged": "payloads whose checksum is wrong",
     "refs": "objects whose references are counted wrong",
     "counters": "partitions whose messages are counted wrong",
-    "ceiling": "sequences above the ceiling in the bucket",
+    "ceiling": "sequences that may be given and the bucket does not know of",
 }
 
 

@@ -245,3 +245,16 @@ def test_a_check_without_its_servers_says_so(stack: Live, tmp_path: Path) -> Non
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 5
     assert json.loads(done.stdout)["error"]["code"] == "unavailable"
+
+
+def test_a_ceiling_that_the_bucket_has_lost_is_a_fault_until_a_host_tells_it_again(
+    stack: Live, subject: str, tmp_path: Path
+) -> None:
+    large(stack, subject)
+    for name in names_in_bucket(stack, "_mts/ceiling/"):
+        lose(stack, name)
+    report = fsck(stack, tmp_path)
+    assert (report["verdict"], kinds(report)) == ("faults", {"ceiling": 1})
+    stack.hosts[0].stop()
+    stack.hosts[0].start()
+    assert_clean(stack, tmp_path)
