@@ -258,3 +258,14 @@ def test_a_ceiling_that_the_bucket_has_lost_is_a_fault_until_a_host_tells_it_aga
     stack.hosts[0].stop()
     stack.hosts[0].start()
     assert_clean(stack, tmp_path)
+
+
+def test_what_an_interrupted_check_left_and_cannot_be_read_is_told(stack: Live, tmp_path: Path) -> None:
+    assert_clean(stack, tmp_path)
+    (lock,) = (tmp_path / "state").rglob("*.lock")
+    lock.with_suffix(".sqlite").write_bytes(b"no database" * 1000)
+    damaged = mts(stack, tmp_path, "fsck", "--continue")
+    assert damaged.returncode == 1
+    assert "Traceback" not in damaged.stderr
+    assert "without --continue" in damaged.stderr
+    assert_clean(stack, tmp_path)
