@@ -41,7 +41,8 @@ async def write_journal(core: Core) -> Written:
     writers at once one gives up, and what it read is read again. MtsError `unavailable` while the store is older than
     its bucket: what it would write stands behind what it does not know."""
     lag = await core.journal.journal_lag()
-    checkpoint = await core.clock.now_ms() - lag.checkpoint_at >= _CHECKPOINT_EVERY_MS
+    # Also when the last one seems to come yet: the clock stood ahead then.
+    checkpoint = not 0 <= await core.clock.now_ms() - lag.checkpoint_at < _CHECKPOINT_EVERY_MS
     written = Written()
     try:
         await core.ceiling.keep()

@@ -311,3 +311,16 @@ async def test_a_store_that_is_set_back_under_a_running_host_is_noticed(kit: Cor
 
     with pytest.raises(MtsError, match="older than its bucket"):
         await kit.core.ceiling.keep()
+
+
+async def test_a_checkpoint_of_a_clock_that_stood_ahead_does_not_put_off_the_next(kit: CoreKit) -> None:
+    kit.advance(365 * DAY)
+    await publish(kit)
+    await write_journal(kit.core)
+    kit.advance(-365 * DAY)
+    await publish(kit)
+
+    await write_journal(kit.core)
+
+    assert [one.checkpoint for one in segments(kit)] == [True, True]
+    assert (await write_journal(kit.core)).segments == 0
