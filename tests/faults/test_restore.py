@@ -493,3 +493,29 @@ def test_without_a_damaged_checkpoint_what_the_backup_knows_counts(live: Live, m
 
 async def nothing_to_prune(core: Core) -> int:
     return 0
+
+
+def test_bytes_of_a_deleted_message_go_also_when_the_disk_was_lost_before_they_could(live: Live) -> None:
+    """Rows that the journal has brought up to date name the deleted message no more; only its record does."""
+    lines = b"".join(b'{"data": "item %d"}\n' % number for number in range(4))
+    kind = {"content-type": "application/x-ndjson"}
+    assert live.api("POST", f"/v1/subjects/{SUBJECT}/messages/batch", lines, kind).status in {200, 201, 207}
+    messages = live.messages(SUBJECT)
+    sequence, pack = int(messages[1]["sequence"]), messages[1]["object_name"]
+    backup(live)
+
+    async def begin(core: Core) -> None:
+        deletion = await core.deletions.delete_message(sequence, "me", "law")
+        await delete_messages._record(core, deletion)
+
+    with_core(live, begin)
+    write_journal(live)
+    lose_disk(live)
+
+    restore(live)
+
+    start_hosts(live)
+    with_core(live, discard_orphans)
+    eventually(lambda: live.reconcile() and pack not in objects_in_bucket(live))
+    assert [live.payload(message) for message in live.messages(SUBJECT)] == [b"item 0", b"item 2", b"item 3"]
+    settle(live)
