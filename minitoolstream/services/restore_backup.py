@@ -127,7 +127,8 @@ async def replay_journal(
     newest = max([segment.number for segment in segments] + [position.number])
     await _finish(core, restored, newest)
     comparison = await compare_bucket(core, progress)
-    restored.orphans, restored.missing = comparison.orphans, comparison.missing
+    restored.orphans = comparison.orphans
+    restored.missing = await _set_apart(core, comparison.missing)
     return restored
 
 
@@ -203,6 +204,15 @@ async def _drop_missing(core: Core, restored: Restored, progress: Progress) -> N
     sequences = [sequence for sequence, _ in restored.dropped]
     for start in range(0, len(sequences), _ROWS_AT_ONCE):
         await core.restores.drop(sequences[start : start + _ROWS_AT_ONCE])
+
+
+async def _set_apart(core: Core, missing: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Readers of a message without payload are told so. What was published since the bucket was listed has one."""
+    lost = [(sequence, name) for sequence, name in missing if await core.payloads.find(name) is None]
+    for start in range(0, len(lost), _ROWS_AT_ONCE):
+        some = lost[start : start + _ROWS_AT_ONCE]
+        await core.audit.quarantine([(sequence, name, "missing") for sequence, name in some])
+    return lost
 
 
 async def _finish(core: Core, restored: Restored, newest: int) -> None:

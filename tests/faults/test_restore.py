@@ -519,3 +519,18 @@ def test_bytes_of_a_deleted_message_go_also_when_the_disk_was_lost_before_they_c
     eventually(lambda: live.reconcile() and pack not in objects_in_bucket(live))
     assert [live.payload(message) for message in live.messages(SUBJECT)] == [b"item 0", b"item 2", b"item 3"]
     settle(live)
+
+
+def test_a_restored_message_without_payload_is_told_to_its_readers(live: Live) -> None:
+    sequence = upload(live, b"a file")
+    (name,) = objects_in_bucket(live)
+    backup(live)
+    lose_disk(live)
+    live.minio.s3().delete_object(Bucket=live.minio.bucket, Key=name)
+
+    restored = restore(live)
+
+    assert restored.missing == [(sequence, name)]
+    start_hosts(live)
+    (message,) = live.messages(SUBJECT)
+    assert message["payload_missing"] is True
