@@ -104,6 +104,7 @@ class _Check:
         await self._look_at_orphans()
         await self._look_at_rows()
         await self._look_at_refs()
+        await self._look_at_doomed()
         await self._check_payloads()
         return await self._report()
 
@@ -252,6 +253,15 @@ class _Check:
             for name in wrong:
                 what = refs_text(pointing[name])
                 self._findings.add(Fault("refs", what, object_name=name, repaired=mended >= len(wrong)))
+
+    async def _look_at_doomed(self) -> None:
+        async for names in self._in_chunks("trash", self._book.doomed(), _NAMES):
+            pointing = await self._core.audit.names(names)
+            wrong = [name for name in names if pointing[name].is_doomed]
+            kept = set(await self._core.audit.keep(wrong)) if self._options.repair and wrong else set()
+            for name in wrong:
+                what = f"{pointing[name].rows} rows need it, and it is in the trash"
+                self._findings.add(Fault("doomed", what, object_name=name, repaired=name in kept))
 
     async def _in_chunks(self, what: str, items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
         walk: Iterator[T] = iter(items)

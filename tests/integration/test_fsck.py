@@ -269,3 +269,15 @@ def test_what_an_interrupted_check_left_and_cannot_be_read_is_told(stack: Live, 
     assert "Traceback" not in damaged.stderr
     assert "without --continue" in damaged.stderr
     assert_clean(stack, tmp_path)
+
+
+def test_a_payload_in_the_trash_that_a_row_needs_is_found_and_stays(
+    stack: Live, client: Client, subject: str, tmp_path: Path
+) -> None:
+    sequence, name, payload = large(stack, subject)
+    touch(stack.tarantool, "space_insert", "trash", [name, 2**40, "by mistake", False])
+    report = fsck(stack, tmp_path)
+    assert (report["verdict"], kinds(report), report["faults"][0]["object_name"]) == ("faults", {"doomed": 1}, name)
+    assert fsck(stack, tmp_path, "--repair")["repaired"] == {"doomed": 1}
+    assert_clean(stack, tmp_path)
+    assert client.payload(sequence) == payload
