@@ -55,6 +55,10 @@ function hands.space_update(_, name, key, operations)
     return box.space[name]:update(key, operations)
 end
 
+function hands.space_insert(_, name, row)
+    return box.space[name]:insert(row)
+end
+
 function hands.space_delete(_, name, key)
     return box.space[name]:delete(key)
 end

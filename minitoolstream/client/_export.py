@@ -23,6 +23,8 @@ from minitoolstream.client._export_format import (
     Head,
     Line,
     payload_name,
+    read_lines,
+    read_part,
     segment_name,
     segments_in,
 )
@@ -68,6 +70,12 @@ class Export:
         self._end = End(0, 0, 0, 0)
 
     async def run(self) -> Exported:
+        try:
+            return await self._run()
+        except OSError as error:
+            raise MtsError("cannot_write", f"cannot write the export: {error.strerror}") from None
+
+    async def _run(self) -> Exported:
         names = await asyncio.to_thread(self._place.names)
         head = await self._head(names)
         if END not in names:
@@ -75,23 +83,29 @@ class Export:
             await self._read_on(head, start)
             await self._put(END, msgspec.json.encode(self._end))
         else:
-            self._end = msgspec.json.decode(await self._get(END), type=End)
+            self._end = read_part(END, await self._get(END), End)
+            if self._details.latest_sequence > head.up_to:
+                raise bad_request(
+                    f"the export here is complete up to message {head.up_to}, and {head.subject} has newer ones: "
+                    "take another place"
+                )
         return Exported(head.subject, self._end.messages, self._end.bytes, self._end.missing)
 
     async def _head(self, names: list[str]) -> Head:
         subject = self._details.subject
         if HEAD in names:
-            head = msgspec.json.decode(await self._get(HEAD), type=Head)
+            head = read_part(HEAD, await self._get(HEAD), Head)
             if head.subject != subject:
                 raise bad_request(f"there is an export of {head.subject} already: take another place")
+            if head.incarnation not in {None, self._details.incarnation}:
+                raise bad_request(f"{subject} was deleted and made again since this export began: take another place")
             return head
         if names:
             raise bad_request("the place is not empty, and holds no export to go on with: take another one")
         partitions = sum(1 for one in self._details.partitions if one.active)
         up_to = self._details.latest_sequence
-        head = Head(
-            FORMAT, VERSION, str(uuid.uuid4()), subject, up_to, int(time.time()), partitions, self._details.settings
-        )
+        now, settings, incarnation = int(time.time()), self._details.settings, self._details.incarnation
+        head = Head(FORMAT, VERSION, str(uuid.uuid4()), subject, up_to, now, partitions, settings, incarnation)
         await self._put(HEAD, msgspec.json.encode(head))
         return head
 
@@ -99,7 +113,8 @@ class Export:
         """What an earlier run wrote counts; answers where to go on."""
         last = 0
         for number in range(1, segments + 1):
-            lines = [_line(text) for text in (await self._get(segment_name(number, "jsonl"))).splitlines()]
+            name = segment_name(number, "jsonl")
+            lines = read_lines(name, await self._get(name))
             self._add(lines)
             last = lines[-1].sequence
         return last + 1
@@ -221,7 +236,3 @@ class _Segment:
         self._file.close()
         for part in (self._data, self._lines):
             part.unlink(missing_ok=True)
-
-
-def _line(text: bytes) -> Line:
-    return msgspec.json.decode(text, type=Line)

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import msgspec
-
 from minitoolstream.client._batch import Frame, publish_frames, stored_frame
 from minitoolstream.client._export import CountCallback
 from minitoolstream.client._export_format import (
@@ -20,6 +18,8 @@ from minitoolstream.client._export_format import (
     End,
     Head,
     Line,
+    read_lines,
+    read_part,
     segment_name,
 )
 from minitoolstream.client._place import Place
@@ -54,7 +54,7 @@ async def read_head(place: Place) -> Head:
     names = await asyncio.to_thread(place.names)
     if HEAD not in names:
         raise MtsError("not_found", "there is no export here")
-    head = msgspec.json.decode(await _read(place, HEAD), type=Head)
+    head = read_part(HEAD, await _read(place, HEAD), Head)
     if (head.format, head.version) != (FORMAT, VERSION):
         raise bad_request(f"this is an export of version {head.version}; version {VERSION} can be read")
     if END not in names:
@@ -78,7 +78,7 @@ class Import:
         self._missing = 0
 
     async def run(self, progress: CountCallback | None = None) -> Imported:
-        end = msgspec.json.decode(await _read(self._place, END), type=End)
+        end = read_part(END, await _read(self._place, END), End)
         session = await start_producer(self._transport, self._subject, self._producer_id, None)
         self._epoch, self._last = session.epoch, session.last_seqno
         for number in range(1, end.segments + 1):
@@ -90,8 +90,8 @@ class Import:
         return Imported(self._subject, self._done, self._skipped, self._missing)
 
     async def _segment(self, number: int) -> None:
-        texts = (await _read(self._place, segment_name(number, "jsonl"))).splitlines()
-        lines = [msgspec.json.decode(text, type=Line) for text in texts]
+        name = segment_name(number, "jsonl")
+        lines = read_lines(name, await _read(self._place, name))
         wanted = [line for line in lines if line.sequence > self._last and not line.payload_missing]
         self._missing += sum(line.payload_missing for line in lines)
         self._skipped += sum(line.sequence <= self._last and not line.payload_missing for line in lines)
@@ -182,7 +182,5 @@ async def _read(place: Place, name: str) -> bytes:
     file = await asyncio.to_thread(place.get, name)
     try:
         return await asyncio.to_thread(file.read_bytes)
-    except FileNotFoundError:
-        raise MtsError("checksum_mismatch", f"{name} of the export is missing") from None
     finally:
         place.done(file)

@@ -62,7 +62,10 @@ class Folder:
             raise self._not_written(error) from None
 
     def get(self, name: str) -> Path:
-        return self._path / name
+        path = self._path / name
+        if not path.is_file():
+            raise MtsError("checksum_mismatch", f"{name} of the export is missing")
+        return path
 
     def done(self, file: Path) -> None: ...
 

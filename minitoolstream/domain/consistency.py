@@ -15,8 +15,9 @@ KINDS = {
     "size": "objects whose size is not that of their message",
     "damaged": "payloads whose checksum is wrong",
     "refs": "objects whose references are counted wrong",
+    "doomed": "payloads in the trash that rows still need",
     "counters": "partitions whose messages are counted wrong",
-    "ceiling": "sequences above the ceiling in the bucket",
+    "ceiling": "sequences that may be given and the bucket does not know of",
 }
 
 

@@ -95,6 +95,12 @@ def merged(parts: Sequence[Segment]) -> Segment:
     return Segment(last.number, after, upto, last.at, False, True, list(rows.values()), [], removed)
 
 
+def holds(one: Segment, other: Segment) -> bool:
+    """Does one tell all that the other tells of messages?"""
+    rows = {row[0]: row for row in one.rows}
+    return all(rows.get(row[0]) == row for row in other.rows) and set(other.removed) <= set(one.removed)
+
+
 def encode(segment: Segment) -> bytes:
     body = zlib.compress(msgspec.msgpack.encode(segment), 6)
     return MAGIC + hashlib.sha256(body).digest() + body

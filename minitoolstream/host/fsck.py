@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,14 +37,21 @@ def run_fsck(
             book_path.unlink(missing_ok=True)
         elif not book_path.exists():
             raise MtsError("bad_request", "there is no interrupted check to go on with: leave --continue out")
-        book = Book(book_path)
         try:
-            report = asyncio.run(_check(settings, book, options, progress))
-        except BaseException:
-            book.close()
-            raise
-        book.delete()
-        return report
+            return _with_book(Book(book_path), settings, options, progress)
+        except sqlite3.Error as error:
+            what = f"the check's own file {book_path} cannot be used: {error}"
+            raise MtsError("cannot_write", what, {"hint": "without --continue it is made anew"}) from None
+
+
+def _with_book(book: Book, settings: Settings, options: Options, progress: Progress) -> Report:
+    try:
+        report = asyncio.run(_check(settings, book, options, progress))
+    except BaseException:
+        book.close()
+        raise
+    book.delete()
+    return report
 
 
 def _name_of(settings: Settings) -> str:

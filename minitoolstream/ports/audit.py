@@ -73,6 +73,10 @@ class Pointing:
         return not (self.rows or self.stored or self.refs or self.trash or self.upload)
 
     @property
+    def is_doomed(self) -> bool:
+        return self.trash and self.rows + self.stored > 0
+
+    @property
     def is_right(self) -> bool:
         if self.refs is None:
             return self.rows + self.stored <= 1 or self.trash
@@ -127,6 +131,9 @@ class AuditStore(Protocol):
 
     async def mend_refs(self, names: Sequence[str]) -> int:
         """How many were wrong."""
+
+    async def keep(self, names: Sequence[str]) -> list[str]:
+        """Those that something points at and that were in the trash; they are no more."""
 
     async def discard_orphans(self, names: Sequence[str]) -> list[str]:
         """Those that nothing points at, in the trash now; `restored` while a restore waits for the operator."""

@@ -25,13 +25,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class JournalStep:
-    """Rows that the bucket does not hold, and how to ask for those behind them. `complete`: there are none."""
+    """Rows that the bucket does not hold, and how to ask for those behind them. `complete`: there are none. `holes` are
+    those of `removed` that nothing else tells of."""
 
     rows: list[list[Any]]
     side: list[list[Any]]
     removed: list[int]
     position: Mapping[str, Any]
     complete: bool
+    holes: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ class RestoreStore(Protocol):
 
     async def apply(self, rows: Sequence[Any], side: Sequence[Any], removed: Sequence[int]) -> None: ...
 
-    async def settle(self) -> Settled: ...
+    async def settle(self, told: int) -> Settled:
+        """`told`: up to this sequence all that belongs to messages was applied too; 0 when that is not known."""
 
     async def drop(self, sequences: Sequence[int]) -> None:
         """Extents whose payloads are gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,8 +57,17 @@ class FolderPlace:
         await asyncio.to_thread(self._write, self._folder / name, content)
 
     def _write(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_bytes(content)
+        """Whole or not at all."""
+        unfinished = path.with_name(f"{path.name}.part")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except OSError as error:
+            raise MtsError("cannot_write", f"cannot write {path}: {error.strerror}", {"path": str(path)}) from None
 
     async def get(self, name: str) -> bytes:
         try:

@@ -40,5 +40,6 @@ async def _delete(core: Core, record: dict[str, Any]) -> None:
         "reason": record["reason"],
         "sequences": [int(sequence) for sequence in what["sequences"]],
         "upto": None if upto is None else int(upto),
+        "object_name": what.get("object_name"),
     }
     await core.restores.delete_again(again)

@@ -129,6 +129,12 @@ class Book:
                  GROUP BY object HAVING count(*) > 1 ORDER BY 1"""
         )
 
+    def doomed(self) -> Iterator[str]:
+        """Objects that rows need, and that seem to be in the trash. What is known to be missing needs none."""
+        return self._names(
+            """SELECT DISTINCT object FROM need JOIN trash ON trash.name = object WHERE NOT missing ORDER BY object"""
+        )
+
     def needed(self) -> Iterator[tuple[str, int, int, int]]:
         """Objects that rows need: name, size, bytes that are needed, and where the first of those stands."""
         rows = self._db.execute(

@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, SegmentName, decode, encode, merged, segment_name
+from minitoolstream.domain.journal import (
+    SEGMENT_TYPE,
+    Segment,
+    SegmentName,
+    decode,
+    encode,
+    holds,
+    merged,
+    segment_name,
+)
 from minitoolstream.domain.limits import MIB
 from minitoolstream.services.core import Core
 from minitoolstream.services.system_objects import put_once
@@ -26,9 +35,12 @@ async def merge_segments(core: Core, old: Sequence[SegmentName], sizes: dict[str
                 raise
             continue
         whole = merged(parts)
+        name = segment_name(whole)
+        if any(one.name == name and not holds(part, whole) for one, part in zip(group, parts, strict=True)):
+            continue  # its last one begins as early as the whole; with the next ones they get another name
         body = await asyncio.to_thread(encode, whole)
-        await put_once(core.payloads, segment_name(whole), body, content_type=SEGMENT_TYPE)
-        gone += len(await core.payloads.delete_many([one.name for one in group if one.name != segment_name(whole)]))
+        await put_once(core.payloads, name, body, content_type=SEGMENT_TYPE)
+        gone += len(await core.payloads.delete_many([one.name for one in group if one.name != name]))
     return gone
 
 

@@ -16,19 +16,22 @@ _MOST = 1000
 
 
 class Ceiling:
-    """The bucket is looked at once by each process, and then when the ceiling comes near."""
+    """The bucket is looked at once by each process, and then when the ceiling comes near, or when the store has gone
+    back: its disk was put back under hosts that run."""
 
     def __init__(self, journal: JournalStore, payloads: PayloadStore) -> None:
         self._journal = journal
         self._payloads = payloads
         self._looked = False
+        self._seen: Position | None = None
 
     async def keep(self) -> int:
         """The ceiling. MtsError `unavailable` when nothing may be published: the store must be restored, or a part that
         is needed to raise the ceiling is down. Safe on any number of hosts at once."""
         position = await self._journal.position()
         _must_be_open(position)
-        if self._looked and not _is_near(position):
+        if self._looked and not _is_near(position) and not _has_gone_back(position, self._seen):
+            self._seen = position
             return position.top
         names = [found.name for found in await self._payloads.list_after(CEILING_PREFIX, "", _MOST)]
         segments = segments_of(
@@ -48,7 +51,7 @@ class Ceiling:
             position = await self._journal.position()
         _must_be_open(position)
         top = await self._raise(position, names)
-        self._looked = True
+        self._looked, self._seen = True, position
         return top
 
     async def keep_if_possible(self) -> None:
@@ -74,6 +77,12 @@ async def announce(journal: JournalStore, payloads: PayloadStore, target: int) -
 
 def _is_near(position: Position) -> bool:
     return position.top - position.given < STEP // 2
+
+
+def _has_gone_back(position: Position, seen: Position | None) -> bool:
+    return seen is not None and (
+        position.given < seen.given or position.planned < seen.planned or position.number < seen.number
+    )
 
 
 def _must_be_open(position: Position) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -108,7 +108,7 @@ async def replay_journal(
     sizes = {info.name: info.size for info in listed}
     segments = segments_of(sizes)
     later = [segment for segment in segments if rebuild or segment.number > position.number]
-    checkpoint = newest_checkpoint(later)
+    checkpoint = await _whole_checkpoint(core, later, sizes) if skip_damaged else newest_checkpoint(later)
     await core.restores.begin_restore(anew=rebuild or checkpoint is not None)
     restored = Restored()
     async for name, segment in _read_all(core, later, sizes, restored, skip_damaged=skip_damaged):
@@ -120,15 +120,46 @@ async def replay_journal(
     if rebuild:
         await _drop_missing(core, restored, progress)
     progress("counting")
-    settled = await core.restores.settle()
+    settled = await core.restores.settle(_told(later, checkpoint, restored))
     restored.extents, restored.uploads_held = settled.extents, settled.held
     for step in BEFORE_SERVING:
         await step(core)
     newest = max([segment.number for segment in segments] + [position.number])
     await _finish(core, restored, newest)
     comparison = await compare_bucket(core, progress)
-    restored.orphans, restored.missing = comparison.orphans, comparison.missing
+    restored.orphans = comparison.orphans
+    restored.missing = await _set_apart(core, comparison.missing)
     return restored
+
+
+async def _read(core: Core, name: SegmentName, sizes: Mapping[str, int]) -> Segment:
+    content = await core.payloads.get_range(name.name, 0, sizes[name.name] - 1) if sizes[name.name] else b""
+    return await asyncio.to_thread(decode, name.name, content)
+
+
+async def _whole_checkpoint(
+    core: Core, segments: Sequence[SegmentName], sizes: Mapping[str, int]
+) -> SegmentName | None:
+    """The newest checkpoint that can be read to its end: one that is damaged must not take the place of what is known
+    without it."""
+    while found := newest_checkpoint(segments):
+        try:
+            for name in segments[segments.index(found) :]:
+                await _read(core, name, sizes)
+                if name.complete:
+                    return found
+        except MtsError as error:
+            if error.code != "checksum_mismatch":
+                raise
+        segments = segments[: segments.index(found)]
+    return None
+
+
+def _told(segments: Sequence[SegmentName], checkpoint: SegmentName | None, restored: Restored) -> int:
+    """The last sequence up to which the journal has told of every subject: what has none there was deleted."""
+    if checkpoint is None or restored.damaged:
+        return 0
+    return max(segment.upto for segment in segments if segment.complete and segment.number >= checkpoint.number)
 
 
 async def _read_all(
@@ -136,12 +167,8 @@ async def _read_all(
 ) -> AsyncIterator[tuple[SegmentName, Segment]]:
     """Segments in their order, some read ahead."""
 
-    async def read(name: SegmentName) -> Segment:
-        content = await core.payloads.get_range(name.name, 0, sizes[name.name] - 1) if sizes[name.name] else b""
-        return await asyncio.to_thread(decode, name.name, content)
-
     left = iter(names)
-    reading = deque((name, asyncio.create_task(read(name))) for name in islice(left, _AHEAD))
+    reading = deque((name, asyncio.create_task(_read(core, name, sizes))) for name in islice(left, _AHEAD))
     try:
         while reading:
             name, task = reading.popleft()
@@ -154,7 +181,7 @@ async def _read_all(
                 restored.damaged_ranges.append((name.after + 1, name.upto))
             else:
                 yield name, segment
-            reading.extend((name, asyncio.create_task(read(name))) for name in islice(left, 1))
+            reading.extend((name, asyncio.create_task(_read(core, name, sizes))) for name in islice(left, 1))
     finally:
         for _, task in reading:
             task.cancel()
@@ -177,6 +204,15 @@ async def _drop_missing(core: Core, restored: Restored, progress: Progress) -> N
     sequences = [sequence for sequence, _ in restored.dropped]
     for start in range(0, len(sequences), _ROWS_AT_ONCE):
         await core.restores.drop(sequences[start : start + _ROWS_AT_ONCE])
+
+
+async def _set_apart(core: Core, missing: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Readers of a message without payload are told so. What was published since the bucket was listed has one."""
+    lost = [(sequence, name) for sequence, name in missing if await core.payloads.find(name) is None]
+    for start in range(0, len(lost), _ROWS_AT_ONCE):
+        some = lost[start : start + _ROWS_AT_ONCE]
+        await core.audit.quarantine([(sequence, name, "missing") for sequence, name in some])
+    return lost
 
 
 async def _finish(core: Core, restored: Restored, newest: int) -> None:

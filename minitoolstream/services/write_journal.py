@@ -38,11 +38,14 @@ class Written:
 
 async def write_journal(core: Core) -> Written:
     """One round, if there is anything to write; old segments go after a checkpoint. Safe beside any other: of two
-    writers at once one gives up, and what it read is read again."""
+    writers at once one gives up, and what it read is read again. MtsError `unavailable` while the store is older than
+    its bucket: what it would write stands behind what it does not know."""
     lag = await core.journal.journal_lag()
-    checkpoint = await core.clock.now_ms() - lag.checkpoint_at >= _CHECKPOINT_EVERY_MS
+    # Also when the last one seems to come yet: the clock stood ahead then.
+    checkpoint = not 0 <= await core.clock.now_ms() - lag.checkpoint_at < _CHECKPOINT_EVERY_MS
     written = Written()
     try:
+        await core.ceiling.keep()
         if lag.behind or lag.waiting or checkpoint:
             written = await _Round(core, lag.upto, checkpoint=checkpoint).write()
         if checkpoint and written.complete:
@@ -77,6 +80,7 @@ class _Round:
         self._rows: list[list[Any]] = []
         self._side: list[list[Any]] = []
         self._removed: list[int] = []
+        self._holes: list[int] = []
         self._steps = 0
 
     async def write(self) -> Written:
@@ -88,6 +92,7 @@ class _Round:
             self._rows += step.rows
             self._side += step.side
             self._removed += step.removed
+            self._holes += step.holes
             self._steps += 1
             if step.complete or self._steps >= _STEPS_A_SEGMENT:
                 if not await self._put(position, complete=step.complete):
@@ -125,8 +130,10 @@ class _Round:
         return True
 
     def _begins_behind(self) -> int:
-        """Messages that changed since stand in it too; it must stay as long as they do."""
-        return min([self._after, *(int(row[_SEQUENCE]) - int(row[_COUNT]) for row in self._rows)])
+        """Messages that changed since stand in it too, and those that went from among others: it must stay as long as
+        what stood beside them."""
+        changed = (int(row[_SEQUENCE]) - int(row[_COUNT]) for row in self._rows)
+        return min([self._after, *changed, *(sequence - 1 for sequence in self._holes)])
 
 
 async def prune_journal(core: Core) -> int:

@@ -61,7 +61,8 @@ class BareStack:
 @contextmanager
 def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareStack]:
     """Stops the host and Tarantool, starts the object store, and makes room for what is restored. Data that is there
-    is moved aside with `replace`, else it is an error. What is left of a restore that failed is removed."""
+    is moved aside with `replace`, else it is an error. What is left of a restore that failed is removed, and the data
+    is back in its place."""
     home = load().home
     private_folder(home)
     with locked(home / "lock", waiting=lambda: console.say(WAITING)):
@@ -88,6 +89,9 @@ def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareS
             yield BareStack(load, folder)
         except BaseException:
             shutil.rmtree(folder)
+            if aside:
+                aside.rename(folder)
+                console.say("  what was there is back in its place")
             raise
         unfinished.unlink()
 

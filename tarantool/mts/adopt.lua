@@ -87,6 +87,7 @@ function M.payload(name, about)
         local lane = partitions.lane_for(subject_row, {producer_id = about.producer_id})
         local sequence = commit.append(effects, about.subject, lane, {headers = about.headers, object_name = name,
             count = 1, size = about.size, content_type = about.content_type})
+        object.create(name, 1) -- known from now on to whoever decides beside this one
         if named then
             producer.record(about.subject, named, about.seqno, sequence, 1)
         end

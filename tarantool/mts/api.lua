@@ -42,8 +42,8 @@ local upload_due = require('mts.upload_due')
 
 local SLOW = 0.2
 local PATIENT = {audit_lanes = true, audit_mend_lane = true, audit_names = true, audit_mend_refs = true,
-    audit_discard_orphans = true, audit_discard_deleted = true, deletion_message = true, deletion_again = true,
-    erasure_plan = true, missing_add_object = true} -- walk all rows, and yield on the way
+    audit_keep = true, audit_discard_orphans = true, audit_discard_deleted = true, deletion_message = true,
+    deletion_again = true, erasure_plan = true, missing_add_object = true} -- walk all rows, and yield on the way
 
 local FUNCTIONS = {
     upload_create = upload.create,
@@ -129,6 +129,7 @@ local FUNCTIONS = {
     audit_mend_lane = audit.mend_lane,
     audit_names = audit.names,
     audit_mend_refs = audit.mend_refs,
+    audit_keep = audit.keep,
     audit_discard_orphans = audit.discard_orphans,
     audit_discard_deleted = audit.discard_deleted,
     audit_summary = audit.summary,

@@ -224,6 +224,17 @@ function M.mend_refs(names)
     end)
 end
 
+-- Take objects out of the trash that something points at.
+function M.keep(names)
+    return look(names, function(name, found)
+        if not found.trash or found.rows + found.stored == 0 then
+            return false
+        end
+        box.space.trash:delete(name)
+        return true
+    end)
+end
+
 -- Send objects to the trash that nothing points at, as `look` finds in the same moment. Packs younger than the grace
 -- may still be committed. After a restore nothing is sent there until the operator has said so.
 function M.discard_orphans(names, grace)

@@ -193,8 +193,20 @@ local function comes_back(record)
     return row ~= nil and row[F.subject] == record.subject and row[F.sequence] <= record.upto
 end
 
--- After a restore: a deletion {id, kind, subject, who, reason, sequences, upto} that the bucket has on record, once
--- more, whatever of it came back. Rows are gone when this answers whether any were there.
+-- Its messages did not come back, but the object that held them is still needed by others: their bytes may be in it.
+local function erase_again(record)
+    txn.run(function()
+        local name = schema.present(record.object_name)
+        if name and object.is_referred(name) and box.space.deletion:get(record.id) == nil then
+            box.space.deletion:insert{record.id, 'message', record.subject, clock.seconds(), record.who, record.reason,
+                record.sequences[1], box.NULL, #record.sequences, 0, record.sequences, true}
+            box.space.erasure:replace{name, record.id, record.sequences[1], box.NULL}
+        end
+    end)
+end
+
+-- After a restore: a deletion {id, kind, subject, who, reason, sequences, upto, object_name} that the bucket has on
+-- record, once more, whatever of it came back. Rows are gone when this answers whether any were there.
 function M.again(record)
     local found = false
     if record.kind == 'message' then
@@ -203,6 +215,9 @@ function M.again(record)
                 M.message(sequence, record.who, record.reason, record.id)
                 found = true
             end
+        end
+        if not found then
+            erase_again(record)
         end
         return found
     end

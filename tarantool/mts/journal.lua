@@ -5,7 +5,8 @@
 --
 -- After a start nothing is known to be in the bucket, so every side row is walked once; that walk is a checkpoint.
 -- Messages that changed (a pack was written anew without a deleted one) are remembered on disk: their old payload is
--- gone, and the rows that the bucket holds are worth nothing. Those that went are not: heads of partitions tell.
+-- gone, and the rows that the bucket holds are worth nothing. So are those that went from the middle of a partition (a
+-- dead letter that was sent back); of those that went from its head, the head tells.
 local clock = require('mts.clock')
 local commit = require('mts.commit')
 local errors = require('mts.errors')
@@ -118,6 +119,12 @@ local function mark_changed(row)
     enter_message(row[F.sequence], true)
 end
 
+local function was_head(row)
+    local before = box.space.message.index.subject_partition:select({row[F.subject], row[F.partition],
+        row[F.sequence]}, {iterator = 'LT', limit = 1})[1]
+    return before == nil or before[F.subject] ~= row[F.subject] or before[F.partition] ~= row[F.partition]
+end
+
 -- A new message stands behind all others; any other that is written stood there before, or is a part of one that did.
 local function on_message(old, new)
     local is_new = new ~= nil and new[F.sequence] > highest
@@ -126,10 +133,10 @@ local function on_message(old, new)
     end
     if is_muted or is_new then
         return
-    elseif new == nil then
+    elseif new == nil and was_head(old) then
         mark_removed(old)
     else
-        mark_changed(new)
+        mark_changed(new or old)
     end
 end
 
@@ -237,6 +244,9 @@ local function add_message(step, sequence, has_changed)
         step.bytes = step.bytes + row:bsize()
     elseif row == nil then
         table.insert(step.removed, sequence)
+        if has_changed then
+            table.insert(step.holes, sequence)
+        end
     end
     step.left = step.left - 1
 end
@@ -268,7 +278,8 @@ local function first_position(known, checkpoint)
 end
 
 -- The next rows behind a position (nil: behind the cursor), up to `limit`. `complete`: with this step everything is
--- read, and what was read since the first step is one consistent state. `checkpoint` asks for all side rows.
+-- read, and what was read since the first step is one consistent state. `holes` are those of `removed` that only this
+-- tells of. `checkpoint` asks for all side rows.
 function M.read(position, limit, checkpoint)
     position = schema.present(position)
     if position and position.boot ~= boot then
@@ -279,18 +290,18 @@ function M.read(position, limit, checkpoint)
         local at = position or first_position(known, checkpoint)
         local copy = {boot = at.boot, from = at.from, stamp = at.stamp, number = at.number,
             checkpoint = at.checkpoint, walk = {space = at.walk.space, key = at.walk.key}}
-        local one = {rows = schema.array{}, side = schema.array{}, removed = schema.array{}, position = copy,
-            left = limit, bytes = 0}
+        local one = {rows = schema.array{}, side = schema.array{}, removed = schema.array{}, holes = schema.array{},
+            position = copy, left = limit, bytes = 0}
         read_messages(one)
         if not is_full(one) then
             walk(one)
             read_marks(one)
         end
         one.complete = not is_full(one) and copy.walk.space > #watches and copy.stamp == last_stamp
+        read_stamp = math.max(read_stamp, copy.stamp) -- here: what changes while this waits for the disk is not in it
         return one
     end)
-    read_stamp = math.max(read_stamp, step.position.stamp)
-    return {rows = step.rows, side = step.side, removed = step.removed, position = step.position,
+    return {rows = step.rows, side = step.side, removed = step.removed, holes = step.holes, position = step.position,
         complete = step.complete}
 end
 

@@ -126,8 +126,11 @@ end
 function M.trash_due(limit)
     local now = clock.seconds()
     return txn.run(function()
-        bring_forward(now)
         local due = {}
+        if recovery.is_needed() then
+            return due
+        end
+        bring_forward(now)
         for _, row in box.space.trash.index.due:pairs() do
             if row[T.due_at] > now or #due >= limit then
                 break

@@ -30,11 +30,14 @@ end
 local function admit(walk, index, mark)
     local producer_id = mark and mark.producer_id
     local name = producer_id ~= nil and walk.group.subject .. '\0' .. producer_id
-    local refused = walk.codec_refusal or walk.effects.blocked[name]
+    local refused = walk.effects.blocked[name]
     if refused then
         error(refused, 0)
     end
     local ok, refusal = pcall(function()
+        if walk.codec_refusal then
+            error(walk.codec_refusal, 0)
+        end
         if walk.room then
             walk.room:take(1, walk.group.sizes[index + 1])
         end
@@ -48,9 +51,14 @@ local function admit(walk, index, mark)
     end
 end
 
+-- Is there anything that a frame may be refused for? The refusal of another group's frame holds for its producer.
+local function is_limited(walk)
+    return walk.is_limited or next(walk.effects.blocked) ~= nil
+end
+
 -- A frame behind an earlier seqno that is still open: it waits as an upload in `stored` that points into the pack.
 local function store_waiting(walk, index, mark, owner)
-    if walk.is_limited then
+    if is_limited(walk) then
         admit(walk, index, mark)
     end
     local group, own, now = walk.group, own_entry(walk, index), clock.seconds()
@@ -112,7 +120,7 @@ local function verdict(walk, index, mark)
             return result
         end
     end
-    if walk.is_limited then
+    if is_limited(walk) then
         admit(walk, index, mark)
     end
 end

@@ -28,6 +28,11 @@ function M.state()
     return known and known.state
 end
 
+-- Is the bucket known to be ahead? What this server would delete may be needed by what it does not know.
+function M.is_needed()
+    return M.state() == 'needed'
+end
+
 -- Objects with an id of before this time are not known to be orphans; nil when all are judged as usual.
 function M.hold_before()
     local known = stored()

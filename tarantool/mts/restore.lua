@@ -136,14 +136,44 @@ local function cut_heads()
     return cut
 end
 
--- The subject of a row that is there; one that the journal told nothing of is made, as old as its first message.
-local function subject_of(row)
+-- Is what is left of a deleted subject still being cleared away, this row too?
+local function is_purged(row)
+    for _, job in box.space.purge:pairs() do
+        if job[schema.purge.subject] == row[F.subject] and row[F.sequence] <= job[schema.purge.upto] then
+            return true
+        end
+    end
+    return false
+end
+
+-- The subject that a row belongs to, or nil: it was deleted, whether one of its name was made again or not.
+local function owner_of(row)
     local found = subjects.find(row[F.subject])
+    local first = found and schema.present(found[schema.subject.first_sequence]) or 0
+    return found and row[F.sequence] >= first and found or nil
+end
+
+-- Messages of deleted subjects whose removal nothing tells of any more. Up to `told` the journal tells of every subject
+-- that was there; below the first message of one that is, there was another.
+local function cut_deleted(told)
+    local cut = 0
+    M.each(box.space.message, function(row)
+        local is_known = row[F.sequence] <= told or subjects.find(row[F.subject]) ~= nil
+        if is_known and owner_of(row) == nil and not is_purged(row) then
+            remove(row[F.sequence])
+            cut = cut + 1
+        end
+    end)
+    return cut
+end
+
+-- The subject of a row; one that the journal told nothing of is made, as old as its first message. Nil for what is
+-- being cleared away.
+local function subject_of(row)
+    local found = owner_of(row)
     if found == nil then
-        for _, job in box.space.purge:pairs() do
-            if job[schema.purge.subject] == row[F.subject] and row[F.sequence] <= job[schema.purge.upto] then
-                return nil
-            end
+        if is_purged(row) then
+            return nil
         end
         found = box.space.subject:insert{row[F.subject], box.sequence.incarnation:next(), 1, tonumber(row[F.create_at]),
             EMPTY, extent.first(row), 1}
@@ -298,10 +328,12 @@ local function free_leases()
     end
 end
 
--- Make a whole of what was applied. Answers how many rows were cut, and how many uploads wait.
-function M.settle()
+-- Make a whole of what was applied. `told`: the last sequence up to which the journal holds all that belongs to the
+-- messages; 0 when that is not known. Answers how many rows were cut, and how many uploads wait.
+function M.settle(told)
     need_replaying()
-    local cut, last = cut_heads(), box.space.message.index.primary:max()
+    local cut = cut_heads() + cut_deleted(told or 0)
+    local last = box.space.message.index.primary:max()
     if last then
         commit.go_on_behind(last[F.sequence]) -- who looks at messages from now on looks at all of them
     end

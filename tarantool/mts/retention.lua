@@ -9,6 +9,7 @@ local extent = require('mts.extent')
 local fiber = require('fiber')
 local hold = require('mts.retention_hold')
 local message = require('mts.message')
+local recovery = require('mts.recovery')
 local schema = require('mts.schema')
 local settings = require('mts.subject_settings')
 local ttl = require('mts.ttl')
@@ -129,11 +130,13 @@ local function new_walk(limit, older_than, named)
 end
 
 -- One transaction of a round over all subjects: {messages, rows, bytes, subjects, more}. Where it ends is kept, so
--- whoever calls next, also after a crash, goes on there. With clocks that are not to be trusted it does nothing.
+-- whoever calls next, also after a crash, goes on there. With clocks that are not to be trusted it does nothing, nor
+-- where the bucket is ahead of this server: what expires here may stay longer there.
 function M.step(limit)
     return txn.run(function()
-        if not clocks.are_right() then
-            return {messages = 0, rows = 0, bytes = 0, subjects = 0, more = false, clocks_differ = true}
+        if not clocks.are_right() or recovery.is_needed() then
+            return {messages = 0, rows = 0, bytes = 0, subjects = 0, more = false,
+                clocks_differ = not clocks.are_right()}
         end
         local walk, from = new_walk(limit), cursor()
         local next_one = walk_subjects(walk, from)
@@ -169,6 +172,8 @@ function M.delete_older(seconds)
     repeat
         if not clocks.are_right() then
             error('the clocks of Tarantool and of the object store differ, or were not compared yet', 0)
+        elseif recovery.is_needed() then
+            error('this server is older than its bucket: `mts restore` or `mts rebuild` mends that', 0)
         end
         local step = txn.run(function()
             local walk = new_walk(schema.PER_TRANSACTION, seconds, {})

@@ -1,6 +1,7 @@
 -- How long messages stay: one configuration for all subjects, kept in `state`, and what a subject sets for itself.
 local schema = require('mts.schema')
 local settings = require('mts.subject_settings')
+local subjects = require('mts.subject')
 local txn = require('mts.txn')
 
 local M = {}
@@ -40,7 +41,7 @@ local function checked_channels(channels)
     end
     local result = schema.map{}
     for name, seconds in pairs(channels) do
-        if type(name) ~= 'string' then
+        if not subjects.is_name(name) then
             settings.refuse('channels', 'must be a map of subjects to seconds')
         end
         result[name] = M.check_seconds('channels.' .. name, seconds)

@@ -78,7 +78,7 @@ local function named(subject, producer_id, seqno)
 end
 
 local test = tap.test('journal')
-test:plan(11)
+test:plan(12)
 
 test:test('after a start everything is read, then what changed', function(t)
     t:plan(7)
@@ -115,6 +115,38 @@ test:test('of two writers one gives up', function(t)
     local one, other = journal.read(nil, 1000), journal.read(nil, 1000)
     t:ok(journal.plan(one.position.number) ~= nil, 'the first has its number')
     t:is(journal.plan(other.position.number), nil, 'the second has none')
+end)
+
+test:test('what changes while a round waits for the disk is in the next one', function(t)
+    t:plan(2)
+    local _, ack = round()
+    ack()
+    local steps, confirm
+    local fibers = {}
+    local function run(...) -- until it waits for the disk
+        local one = fiber.create(...)
+        one:set_joinable(true)
+        table.insert(fibers, one)
+    end
+    run(named, 'waits', 'p', 1)
+    run(function()
+        steps, confirm = round()
+    end)
+    run(named, 'waits', 'p', 2)
+    for _, one in ipairs(fibers) do
+        one:join()
+    end
+    confirm()
+    local known = {}
+    for _, some in ipairs{steps, (round())} do
+        for _, step in ipairs(some) do
+            for _, item in ipairs(step.side) do
+                known[item[1]] = item[2]
+            end
+        end
+    end
+    t:is(known.producer[schema.producer.last_seqno], 2, 'the last seqno')
+    t:is(known.producer_range[schema.producer_range.count], 2, 'and its proof')
 end)
 
 test:test('marks that nobody reads do not fill the memory', function(t)
@@ -229,7 +261,7 @@ test:test('an empty server becomes the same again', function(t)
 end)
 
 test:test('what was removed stays away', function(t)
-    t:plan(5)
+    t:plan(6)
     local first = harness.publish('ttl', 1)
     for _ = 1, 4 do
         harness.publish('ttl', 1)
@@ -241,6 +273,7 @@ test:test('what was removed stays away', function(t)
         message.remove(message.locate(first), 'expired')
         message.remove(message.locate(first + 3), 'replayed')
     end)
+    t:is(box.space.journal_change:len(), 1, 'the one from the middle is known also after a start')
     local two = round()
     local kept = {}
     for _, step in ipairs(two) do

@@ -9,7 +9,7 @@ local transactions = require('mts.transaction')
 
 local F = schema.message
 local test = tap.test('packs')
-test:plan(8)
+test:plan(9)
 
 test:test('a pack is one row, keyed by its last sequence', function(t)
     t:plan(8)
@@ -33,6 +33,19 @@ test:test('own headers follow their message', function(t)
     local first = pack.commit(harness.pack{group}, 3600)[1].runs[1][3]
     t:is(message.get(first)[F.own], nil, 'the first has none')
     t:is_deeply(message.get(first + 1)[F.own], {{0, {mine = '1'}, 'x/y'}}, 'the second has its own')
+end)
+
+test:test('behind a message in a codec that its subject does not take, none of its producer is stored', function(t)
+    t:plan(4)
+    subject_admin.put('plain', {codecs = {'raw'}})
+    local function sent(seqno, codec)
+        return {subject = 'plain', sizes = {1}, codec = codec, marks = {{index = 0, producer_id = 'p', seqno = seqno}}}
+    end
+    local first, second, third = unpack(pack.commit(harness.pack{sent(1), sent(2, 'gzip'), sent(3)}, 3600))
+    t:is(#first.runs, 1, 'the first is stored')
+    t:is(second.others[1].error.code, 'codec_not_allowed', 'the second is refused')
+    t:is(third.others[1] and third.others[1].error.code, 'codec_not_allowed', 'and the third with it')
+    t:is(pack.commit(harness.pack{sent(2)}, 3600)[1].others[1], nil, 'so the second is not passed over')
 end)
 
 test:test('duplicates end the extent before them and are answered one by one', function(t)

@@ -62,9 +62,10 @@ test:test('configure_ttl keeps what is not named and answers true', function(t)
 end)
 
 test:test('a configuration that does not fit is refused with a reason and changes nothing', function(t)
-    t:plan(9)
+    t:plan(10)
     for _, wrong in ipairs{'text', {default_ttl = 0}, {default_ttl = 10 * 365 * DAY + 1}, {default_ttl = '1d'},
-        {check_interval = 0}, {channels = {logs = 0}}, {channels = {60}}, {enabled = 1}} do
+        {check_interval = 0}, {channels = {logs = 0}}, {channels = {60}},
+        {channels = {['../logs'] = 60}}, {enabled = 1}} do
         local ok, problem = pcall(spec_api.configure_ttl, wrong)
         t:ok(not ok and type(problem) == 'string', tostring(problem))
     end

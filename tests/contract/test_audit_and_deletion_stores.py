@@ -257,6 +257,7 @@ async def test_what_points_at_an_object_is_told_and_orphans_are_discarded(kit: K
     assert await kit.audit.discard_orphans([upload.object_name, name, orphan, young]) == [orphan]
     assert orphan in await kit.trash()
     assert await kit.audit.mend_refs([upload.object_name, name]) == 0
+    assert await kit.audit.keep([upload.object_name, name, orphan]) == [], "nothing needs what is in the trash"
 
 
 async def test_rows_without_payload_are_marked_until_they_are_released(kit: Kit) -> None:

@@ -81,6 +81,18 @@ def test_a_restore_without_a_backup_says_what_to_do(stack: Stack) -> None:
     assert stack.command("restore", "--adopt", "--discard").returncode == 2
 
 
+def test_a_restore_that_fails_leaves_the_data_where_it_was(stack: Stack) -> None:
+    with stack.client() as client:
+        client.publish("orders", b"here")
+    stack.mts("backup")
+
+    refused = stack.command("restore", "01a1eb9b-f8ff-727b-a83b-4ee590ac4a44", "--replace")
+
+    assert refused.returncode == 3
+    stack.mts("up")
+    assert sequences(stack) == [1]
+
+
 def test_up_on_a_lost_folder_says_what_to_do(stack: Stack) -> None:
     with stack.client() as client:
         client.publish("orders", b"here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.services import delete_messages
 from minitoolstream.services.adopt_orphans import adopt_orphans, discard_orphans
 from minitoolstream.services.core import Core
+from minitoolstream.services.write_journal import write_journal as write_round
 from minitoolstream.stack.processes import start
 from tests.faults.audit import names_in_bucket, objects_in_bucket, objects_of_rows, status
 from tests.faults.recovery import (
@@ -29,6 +31,7 @@ from tests.faults.recovery import (
     with_core,
     write_journal,
 )
+from tests.fsck import assert_clean
 from tests.live import Live, eventually, start_live
 
 SUBJECT = "orders"
@@ -342,3 +345,192 @@ def test_backups_and_the_journal_cause_no_events(live: Live) -> None:
     assert len(names_in_bucket(live, "_mts/journal/")) >= 2
     assert names_in_bucket(live, "_mts/backups/")
     assert data_folder(live).is_dir()
+
+
+def test_a_tarantool_that_was_put_back_writes_no_journal_and_deletes_nothing(live: Live) -> None:
+    """It may expire what stays longer by now, and its own state would stand behind what it does not know."""
+    assert live.api("PUT", f"/v1/subjects/{SUBJECT}", {"ttl": 2}).status in {200, 201}
+    sequence = publish(live, "kept")
+    assert publish_named(live, 1).status in {200, 201}
+    backup(live)
+    for part in (*live.hosts, live.tarantool):
+        part.stop()
+    old = live.folder / "old"
+    shutil.copytree(data_folder(live), old)
+    live.tarantool.start()
+    start_hosts(live)
+    assert live.api("PUT", f"/v1/subjects/{SUBJECT}", {"ttl": 86_400}).status == 200
+    assert publish_named(live, 2).status in {200, 201}
+    write_journal(live)
+    known = names_in_bucket(live, "_mts/journal/")
+    lose_disk(live)
+    shutil.rmtree(data_folder(live))
+    old.rename(data_folder(live))
+    live.tarantool.start()
+    host = live.hosts[0]
+    host.process = start(host.launch)
+    eventually(lambda: with_core(live, lambda core: core.journal.position()).recovery == "needed")
+    eventually(lambda: time.time() > live.messages(SUBJECT)[0]["create_at"] + 4)
+
+    assert live.api("POST", "/v1/journal").code == "unavailable"
+    with pytest.raises(MtsError, match="older than its bucket"):
+        backup(live)
+    assert live.api("POST", "/v1/sweep").status == 200
+    live.reconcile()
+    host.stop()
+
+    assert names_in_bucket(live, "_mts/journal/") == known
+    live.tarantool.stop()
+    shutil.rmtree(data_folder(live))
+    restored = restore(live)
+    assert restored.missing == []
+    start_hosts(live)
+    assert picture(live, sequence)[sequence][4] == b"payload of kept"
+    assert publish_named(live, 2).json["duplicate"] is True
+
+
+def checkpoint(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host does once a day: all that is beside the messages is written, and segments without any go."""
+    monkeypatch.setattr("minitoolstream.services.write_journal._CHECKPOINT_EVERY_MS", 0)
+    assert with_core(live, write_round).complete
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+@pytest.mark.parametrize("way", [restore, rebuild])
+def test_a_deleted_subject_stays_away_when_the_segment_that_told_is_gone(
+    live: Live, way: Any, made_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(live, "kept")
+    assert live.api("PUT", "/v1/subjects/doomed", {"partitions": 4}).status == 201
+    for number in range(8):
+        sent = live.publish("doomed", b"old", x_mts_group=f"g{number}")
+        assert sent.status in {200, 201}, sent.body
+    write_journal(live)
+    backup(live)
+    assert live.api("DELETE", "/v1/subjects/doomed").status in {200, 202}
+    write_journal(live)
+    if made_again:
+        assert live.publish("doomed", b"new").status in {200, 201}
+    checkpoint(live, monkeypatch)
+    lose_disk(live)
+
+    way(live)
+
+    start_hosts(live)
+    if made_again:
+        assert live.api("GET", "/v1/subjects/doomed").json["messages"] == 1
+        assert [message["partition"] for message in live.messages("doomed")] == [0]
+    else:
+        assert live.api("GET", "/v1/subjects/doomed").status == 404
+    with_core(live, discard_orphans)
+    assert_clean(live, live.folder)
+    assert with_core(live, lambda core: core.metadata.status())["rows"] == 1 + made_again
+
+
+def test_a_dead_letter_that_was_sent_back_is_not_there_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second", "third"):
+        assert live.publish("orders.dlq", name.encode()).status in {200, 201}
+    second = int(live.messages("orders.dlq")[1]["sequence"])
+    write_journal(live)
+    sent_back = live.api("POST", f"/v1/subjects/{SUBJECT}/dead-letters/replay", {"sequences": [second]})
+    assert sent_back.json["replayed"] == 1, sent_back.body
+    live.tarantool.kill()
+    live.tarantool.start()
+    eventually(live.hosts[0].ready)
+    write_journal(live)
+    checkpoint(live, monkeypatch)
+    lose_disk(live)
+
+    rebuild(live)
+
+    start_hosts(live)
+    payloads = [base64.b64decode(message["data"]) for message in live.messages("orders.dlq", inline="true")]
+    assert payloads == [b"first", b"third"]
+    assert len(live.messages(SUBJECT)) == 1
+
+
+def test_an_orphan_becomes_a_message_once_and_stays_one_whoever_else_decides(live: Live) -> None:
+    """As when two operators decide at once: each has compared the bucket with the rows before."""
+    publish(live, "kept")
+    backup(live)
+    sequence = upload(live, b"a lost file")
+    lose_disk(live)
+    (name,) = restore(live).orphans
+    start_hosts(live)
+    about = {"subject": SUBJECT, "size": 11, "content_type": "text/plain", "headers": {}, "producer_id": None}
+
+    async def decide(core: Core) -> list[int]:
+        adopted = [await core.restores.adopt_payload(name, about) for _ in range(2)]
+        return [*adopted, await core.restores.discard_orphans([name])]
+
+    assert with_core(live, decide) == [1, 0, 0]
+    with_core(live, adopt_orphans)
+    live.reconcile()
+    found = live.messages(SUBJECT)
+    assert [live.payload(message) for message in found] == [b"payload of kept", b"a lost file"]
+    assert int(found[-1]["sequence"]) > sequence
+    assert_clean(live, live.folder)
+    deleted = live.api("DELETE", f"/v1/messages/{found[-1]['sequence']}")
+    assert deleted.json["done"], deleted.body
+    settle(live)
+
+
+def test_without_a_damaged_checkpoint_what_the_backup_knows_counts(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = make_history(live)
+    before = picture(live, last)
+    monkeypatch.setattr("minitoolstream.services.write_journal.prune_journal", nothing_to_prune)
+    checkpoint(live, monkeypatch)
+    damaged = names_in_bucket(live, "_mts/journal/")[-1]
+    live.minio.s3().put_object(Bucket=live.minio.bucket, Key=damaged, Body=b"something else")
+    lose_disk(live)
+
+    restored = restore(live, skip_damaged=True)
+
+    assert restored.damaged == [damaged]
+    start_hosts(live)
+    check_restored(live, before, last)
+
+
+async def nothing_to_prune(core: Core) -> int:
+    return 0
+
+
+def test_bytes_of_a_deleted_message_go_also_when_the_disk_was_lost_before_they_could(live: Live) -> None:
+    """Rows that the journal has brought up to date name the deleted message no more; only its record does."""
+    lines = b"".join(b'{"data": "item %d"}\n' % number for number in range(4))
+    kind = {"content-type": "application/x-ndjson"}
+    assert live.api("POST", f"/v1/subjects/{SUBJECT}/messages/batch", lines, kind).status in {200, 201, 207}
+    messages = live.messages(SUBJECT)
+    sequence, pack = int(messages[1]["sequence"]), messages[1]["object_name"]
+    backup(live)
+
+    async def begin(core: Core) -> None:
+        deletion = await core.deletions.delete_message(sequence, "me", "law")
+        await delete_messages._record(core, deletion)
+
+    with_core(live, begin)
+    write_journal(live)
+    lose_disk(live)
+
+    restore(live)
+
+    start_hosts(live)
+    with_core(live, discard_orphans)
+    eventually(lambda: live.reconcile() and pack not in objects_in_bucket(live))
+    assert [live.payload(message) for message in live.messages(SUBJECT)] == [b"item 0", b"item 2", b"item 3"]
+    settle(live)
+
+
+def test_a_restored_message_without_payload_is_told_to_its_readers(live: Live) -> None:
+    sequence = upload(live, b"a file")
+    (name,) = objects_in_bucket(live)
+    backup(live)
+    lose_disk(live)
+    live.minio.s3().delete_object(Bucket=live.minio.bucket, Key=name)
+
+    restored = restore(live)
+
+    assert restored.missing == [(sequence, name)]
+    start_hosts(live)
+    (message,) = live.messages(SUBJECT)
+    assert message["payload_missing"] is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import signal
@@ -167,6 +168,80 @@ def test_a_damaged_export_is_refused(client: Client, subject: str, tmp_path: Pat
     with pytest.raises(MtsError) as damaged:
         client.import_subject(tmp_path, f"{subject}-copy")
     assert damaged.value.code == "checksum_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("export.json", b"{"),
+        ("complete.json", b"nothing of the kind"),
+        ("segment-000001.jsonl", b"{no line\n"),
+        ("segment-000001.jsonl", b""),
+        ("segment-000001.bin", None),
+    ],
+)
+def test_a_file_of_an_export_that_cannot_be_read_is_named(
+    client: Client, subject: str, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    client.publish(subject, "abc")
+    client.export_subject(subject, tmp_path)
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(MtsError, match=name) as damaged:
+        client.import_subject(tmp_path, f"{subject}-copy")
+    assert damaged.value.code == "checksum_mismatch"
+    if name not in {"complete.json", "segment-000001.bin"}:
+        (tmp_path / "complete.json").unlink()
+        with pytest.raises(MtsError, match=name):
+            client.export_subject(subject, tmp_path)
+
+
+def test_an_export_leads_to_no_file_but_its_own(client: Client, subject: str, tmp_path: Path) -> None:
+    secret, place = tmp_path / "secret", tmp_path / "out"
+    secret.write_bytes(b"secret")
+    client.publish(subject, "abc")
+    client.export_subject(subject, place)
+    (lines,) = place.glob("*.jsonl")
+    line = json.loads(lines.read_text())
+    digest = hashlib.sha256(b"secret").hexdigest()
+    lines.write_text(json.dumps({**line, "file": "../secret", "size": 6, "sha256": digest}))
+    with pytest.raises(MtsError, match=r"\.\./secret"):
+        client.import_subject(place, f"{subject}-copy")
+    assert client.latest(f"{subject}-copy") == 0
+
+
+def test_a_complete_export_is_not_taken_for_one_of_newer_messages(
+    client: Client, subject: str, tmp_path: Path
+) -> None:
+    client.publish(subject, "abc")
+    assert client.export_subject(subject, tmp_path) == client.export_subject(subject, tmp_path)
+    client.publish(subject, "def")
+    with pytest.raises(MtsError, match="newer"):
+        client.export_subject(subject, tmp_path)
+
+
+def test_an_export_does_not_go_on_with_another_subject_of_the_same_name(
+    client: Client, subject: str, tmp_path: Path
+) -> None:
+    client.publish(subject, "abc")
+    client.export_subject(subject, tmp_path)
+    (tmp_path / "complete.json").unlink()
+    client.subjects.delete(subject)
+    client.publish(subject, "def")
+    with pytest.raises(MtsError, match="made again"):
+        client.export_subject(subject, tmp_path)
+
+
+def test_a_full_disk_ends_an_export_with_an_error_and_the_next_run_goes_on(
+    client: Client, subject: str, tmp_path: Path
+) -> None:
+    client.publish(subject, "abc")
+    (tmp_path / "segment-000001.bin.part").symlink_to("/dev/full")
+    with pytest.raises(MtsError, match="No space left") as full:
+        client.export_subject(subject, tmp_path)
+    assert full.value.code == "cannot_write"
+    assert client.export_subject(subject, tmp_path).messages == 1
 
 
 def test_places_that_will_not_do_are_refused(client: Client, subject: str, tmp_path: Path) -> None:

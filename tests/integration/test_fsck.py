@@ -245,3 +245,39 @@ def test_a_check_without_its_servers_says_so(stack: Live, tmp_path: Path) -> Non
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 5
     assert json.loads(done.stdout)["error"]["code"] == "unavailable"
+
+
+def test_a_ceiling_that_the_bucket_has_lost_is_a_fault_until_a_host_tells_it_again(
+    stack: Live, subject: str, tmp_path: Path
+) -> None:
+    large(stack, subject)
+    for name in names_in_bucket(stack, "_mts/ceiling/"):
+        lose(stack, name)
+    report = fsck(stack, tmp_path)
+    assert (report["verdict"], kinds(report)) == ("faults", {"ceiling": 1})
+    stack.hosts[0].stop()
+    stack.hosts[0].start()
+    assert_clean(stack, tmp_path)
+
+
+def test_what_an_interrupted_check_left_and_cannot_be_read_is_told(stack: Live, tmp_path: Path) -> None:
+    assert_clean(stack, tmp_path)
+    (lock,) = (tmp_path / "state").rglob("*.lock")
+    lock.with_suffix(".sqlite").write_bytes(b"no database" * 1000)
+    damaged = mts(stack, tmp_path, "fsck", "--continue")
+    assert damaged.returncode == 1
+    assert "Traceback" not in damaged.stderr
+    assert "without --continue" in damaged.stderr
+    assert_clean(stack, tmp_path)
+
+
+def test_a_payload_in_the_trash_that_a_row_needs_is_found_and_stays(
+    stack: Live, client: Client, subject: str, tmp_path: Path
+) -> None:
+    sequence, name, payload = large(stack, subject)
+    touch(stack.tarantool, "space_insert", "trash", [name, 2**40, "by mistake", False])
+    report = fsck(stack, tmp_path)
+    assert (report["verdict"], kinds(report), report["faults"][0]["object_name"]) == ("faults", {"doomed": 1}, name)
+    assert fsck(stack, tmp_path, "--repair")["repaired"] == {"doomed": 1}
+    assert_clean(stack, tmp_path)
+    assert client.payload(sequence) == payload

@@ -117,3 +117,20 @@ async def test_the_schedule_makes_one_a_day(kit: CoreKit) -> None:
     kit.core.settings = kit.core.settings.with_values(backup__interval=0.0)
     kit.advance(3 * DAY)
     assert (await backup_if_due(kit.core)).made == 0
+
+
+async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(kit: CoreKit, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(MtsError, match="cannot write") as refused:
+        await make_backup(kit.core, FolderPlace(tmp_path / "file" / "backups"))
+    assert refused.value.code == "cannot_write"
+
+
+async def test_a_backup_of_a_clock_that_stood_ahead_does_not_keep_others_from_being_made(kit: CoreKit) -> None:
+    kit.advance(365 * DAY)
+    assert (await backup_if_due(kit.core)).made == 1
+    kit.advance(-365 * DAY)
+
+    assert [(await backup_if_due(kit.core)).made for _ in range(2)] == [1, 0]
+    kit.advance(DAY)
+    assert (await backup_if_due(kit.core)).made == 1

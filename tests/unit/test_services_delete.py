@@ -93,7 +93,7 @@ async def settle(kit: CoreKit) -> None:
         kit.advance(120)
 
 
-KEPT = ("_mts/deletions/", "_mts/journal/")
+KEPT = ("_mts/deletions/", "_mts/journal/", "_mts/ceiling/")
 
 
 def leftovers(kit: CoreKit) -> set[str]:

@@ -48,11 +48,11 @@ def names(kit: CoreKit) -> list[str]:
 
 async def test_a_healthy_stream_is_clean_and_accounted_for(tmp_path: Path) -> None:
     kit = core_kit()
+    await kit.core.ceiling.keep()
     await batch(kit, 3)
     await plain(kit, b"12345")
     await kit.ticket(7)
     kit.payloads.client_put("somebody/else", b"foreign")
-    kit.payloads.client_put("_mts/ceiling/00000000000016777216", b"")
     await write_journal(kit.core)
     await plain(kit, b"6")
     report = await check(kit, tmp_path)
@@ -275,3 +275,16 @@ def test_names_say_whose_an_object_is() -> None:
     assert kind_of(f"_mts/deletions/{upload}") == "record"
     assert kind_of("_mts/journal/1-2-x") == "system"
     assert [kind_of(name) for name in ("m/orders/1/x", "else", "m/")] == ["foreign"] * 3
+
+
+async def test_a_payload_in_the_trash_that_a_row_needs_is_found_and_taken_out(tmp_path: Path) -> None:
+    kit = core_kit()
+    await plain(kit, b"12345")
+    (row,) = kit.metadata.order.rows
+    kit.metadata.uploads.discard(row.object_name, "by mistake")
+    report = await check(kit, tmp_path)
+    assert (report.verdict, report.left) == ("faults", {"doomed": 1})
+    report = await check(kit, tmp_path, repair=True)
+    assert (report.verdict, report.repaired) == ("repaired", {"doomed": 1})
+    assert (await check(kit, tmp_path)).verdict == "clean"
+    assert row.object_name not in kit.metadata.trash

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from minitoolstream.domain.ceiling import STEP, ceiling_name, highest
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.journal import Segment, decode, segments_of
+from minitoolstream.domain.journal import Segment, decode, encode, segment_name, segments_of
 from minitoolstream.domain.keys import CEILING_PREFIX, JOURNAL_PREFIX
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.services.raise_ceiling import Ceiling
@@ -243,3 +243,84 @@ async def test_a_damaged_segment_is_not_put_together_with_others(kit: CoreKit) -
     assert (await write_journal(kit.core)).removed == 0
 
     assert [one.name for one in segments_of(kit.payloads.objects)][:3] == names
+
+
+async def test_a_segment_that_bears_the_name_of_the_whole_does_not_stand_for_it(kit: CoreKit) -> None:
+    """As when a message of the first segment was changed in the last: both begin with it, and both end there."""
+    await publish(kit, 3)
+    rows: list[list[Any]] = [[number, {}, f"m/{number}"] for number in (1, 2, 3)]
+    changed = [[1, {}, "m/anew"]]
+    parts = [
+        Segment(1, 0, 3, 1, checkpoint=True, complete=True, rows=rows),
+        Segment(2, 0, 3, 2, checkpoint=False, complete=True, rows=changed),
+        Segment(3, 3, 3, 3, checkpoint=True, complete=True),
+    ]
+    for part in parts:
+        await kit.payloads.put_new(segment_name(part), encode(part), content_type="x/y")
+
+    await prune_journal(kit.core)
+
+    kept = {row[0]: row for part in segments(kit) for row in part.rows}
+    assert list(kept.values()) == [*changed, *rows[1:]]
+
+
+async def test_a_merge_that_was_killed_before_it_removed_the_parts_is_finished(
+    kit: CoreKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await publish(kit)
+        await write_journal(kit.core)
+    kit.advance(DAY + 1)
+
+    async def killed(names: Sequence[str]) -> list[str]:
+        raise unavailable("the host was killed")
+
+    monkeypatch.setattr(kit.payloads, "delete_many", killed)
+    with pytest.raises(MtsError):
+        await write_journal(kit.core)
+    monkeypatch.undo()
+    assert len(segments(kit)) == 5
+
+    await prune_journal(kit.core)
+
+    whole, _checkpoint = segments(kit)
+    assert [row[0] for row in whole.rows] == [1, 2, 3]
+
+
+async def test_a_store_that_is_older_than_its_bucket_writes_no_journal(kit: CoreKit) -> None:
+    """Its rows would stand behind newer ones, and its checkpoint would take their place."""
+    await kit.core.ceiling.keep()
+    await publish(kit)
+    known = f"{JOURNAL_PREFIX}{7:020}-{0:020}-{5:020}e"
+    await kit.payloads.put_new(known, b"", content_type="x/y")
+    kit.core.ceiling = Ceiling(kit.journal, kit.payloads)
+
+    for _ in range(2):
+        with pytest.raises(MtsError, match="older than its bucket"):
+            await write_journal(kit.core)
+
+    assert [one.name for one in segments_of(kit.payloads.objects)] == [known]
+
+
+async def test_a_store_that_is_set_back_under_a_running_host_is_noticed(kit: CoreKit) -> None:
+    await kit.core.ceiling.keep()
+    await publish(kit, 3)
+    await write_journal(kit.core)
+
+    kit.metadata.order.watermark, kit.journal._number = 1, 0
+
+    with pytest.raises(MtsError, match="older than its bucket"):
+        await kit.core.ceiling.keep()
+
+
+async def test_a_checkpoint_of_a_clock_that_stood_ahead_does_not_put_off_the_next(kit: CoreKit) -> None:
+    kit.advance(365 * DAY)
+    await publish(kit)
+    await write_journal(kit.core)
+    kit.advance(-365 * DAY)
+    await publish(kit)
+
+    await write_journal(kit.core)
+
+    assert [one.checkpoint for one in segments(kit)] == [True, True]
+    assert (await write_journal(kit.core)).segments == 0

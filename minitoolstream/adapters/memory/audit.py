@@ -134,6 +134,12 @@ class MemoryAudit:
                 del self.metadata.trash[name]
         return len(wrong)
 
+    async def keep(self, names: Sequence[str]) -> list[str]:
+        doomed = [name for name, one in (await self.names(names)).items() if one.is_doomed]
+        for name in doomed:
+            del self.metadata.trash[name]
+        return doomed
+
     async def discard_orphans(self, names: Sequence[str]) -> list[str]:
         young = self.metadata.first_young()
         alone = [name for name, one in (await self.names(names)).items() if one.nothing]

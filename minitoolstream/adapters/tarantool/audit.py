@@ -56,6 +56,10 @@ class TarantoolAudit:
         found = _pointing(await self._tarantool.call("audit_mend_refs", list(names), timeout=_WALK))
         return sum(one.mended for one in found.values())
 
+    async def keep(self, names: Sequence[str]) -> list[str]:
+        found = _pointing(await self._tarantool.call("audit_keep", list(names), timeout=_WALK))
+        return [name for name, one in found.items() if one.mended]
+
     async def discard_orphans(self, names: Sequence[str]) -> list[str]:
         found = await self._tarantool.call("audit_discard_orphans", list(names), self._pack_grace, timeout=_WALK)
         return [name for name, one in _pointing(found).items() if one.mended]

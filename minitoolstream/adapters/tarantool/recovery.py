@@ -45,6 +45,7 @@ class TarantoolJournal:
             list(step["removed"]),
             step["position"],
             step["complete"],
+            list(step["holes"]),
         )  # fmt: skip
 
     async def plan_segment(self, seen: int) -> int | None:
@@ -88,8 +89,8 @@ class TarantoolRestore:
     async def apply(self, rows: Sequence[Any], side: Sequence[Any], removed: Sequence[int]) -> None:
         await self._tarantool.call("restore_apply", list(rows), list(side), list(removed), timeout=_STEP)
 
-    async def settle(self) -> Settled:
-        settled = await self._tarantool.call("restore_settle", timeout=_LONG)
+    async def settle(self, told: int) -> Settled:
+        settled = await self._tarantool.call("restore_settle", told, timeout=_LONG)
         return Settled(settled["held"], settled["messages"])
 
     async def drop(self, sequences: Sequence[int]) -> None:
