@@ -12,26 +12,10 @@ from typing import Any
 
 import pytest
 
-from minitoolstream.adapters.memory.bucket import MemoryBucket
-from minitoolstream.adapters.memory.payloads import MemoryPayloads
-from minitoolstream.adapters.tarantool.audit import TarantoolAudit
-from minitoolstream.adapters.tarantool.connection import Connection
-from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
-from minitoolstream.adapters.tarantool.delivery import TarantoolDelivery
-from minitoolstream.adapters.tarantool.recovery import TarantoolJournal, TarantoolRestore
-from minitoolstream.adapters.tarantool.retention import TarantoolRetention
-from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
-from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
-from minitoolstream.bootstrap import assemble
-from minitoolstream.domain.pack import InlineMessage
-from minitoolstream.ports import NoMetrics
-from minitoolstream.services.core import Core
 from minitoolstream.services.manage_retention import apply_settings
-from minitoolstream.services.publish_inline import publish_inline
 from minitoolstream.services.reconcile_uploads import reconcile
 from minitoolstream.services.sweep_expired import sweep
-from tests.clocked_tarantool import ClockedMetadata, settings_for, start_clocked_tarantool
-from tests.core_kit import PlainSigner, measure_again
+from tests.clocked_core import Clocked
 from tests.faults.audit import objects_in_bucket, objects_of_rows, settle, status
 from tests.live import Live, eventually, start_live
 
@@ -138,57 +122,6 @@ def test_an_important_durable_keeps_its_messages_over_kills_and_sweeps(stack: Li
     assert live.api("POST", "/v1/subjects/held/consumers/careful/ack", {"sequence": last}).status == 200
     eventually(lambda: sweep_quietly(live) and not live.messages("held"))
     settle(live)
-
-
-class Clocked:
-    """A core on a real Tarantool whose clock a test sets, and a store in memory with a clock of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.server = start_clocked_tarantool(folder)
-        settings = settings_for(self.server, folder, {"MTS_TRASH_GRACE": "600s"})
-        self.metadata = ClockedMetadata(settings)
-        self.payloads = MemoryPayloads()
-        self.hand = Connection(self.server.address, "mts", self.server.password, 5.0, NoMetrics())
-        connection = self.metadata.connection
-        self.core: Core = assemble(
-            settings,
-            metadata=self.metadata,
-            deliveries=TarantoolDelivery(connection),
-            subjects=TarantoolSubjects(connection, settings),
-            transactions=TarantoolTransactions(connection, settings),
-            retention=TarantoolRetention(connection),
-            bucket=MemoryBucket(),
-            journal=TarantoolJournal(connection),
-            restores=TarantoolRestore(connection, settings),
-            deletions=TarantoolDeletions(connection, settings),
-            audit=TarantoolAudit(connection, settings),
-            payloads=self.payloads,
-            signer=PlainSigner(),
-            metrics=NoMetrics(),
-        )
-
-    async def publish(self, count: int) -> None:
-        measure_again(self.core)
-        for _ in range(count):
-            assert (await publish_inline(self.core, InlineMessage("s", b"x", "text/plain"))).receipt is not None
-
-    async def pass_time(self, seconds: float) -> None:
-        await self.metadata.advance(seconds)
-        self.payloads.clock.advance(seconds)
-        measure_again(self.core)
-
-    async def set_clock(self, seconds: float) -> None:
-        """Of Tarantool's machine alone."""
-        await self.hand.call("clock_set", seconds)
-        measure_again(self.core)
-
-    async def rows(self) -> int:
-        return int((await self.metadata.status())["rows"])
-
-    async def close(self) -> None:
-        await self.core.close()
-        await self.hand.close()
-        self.server.stop()
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 import pytest
@@ -24,38 +24,7 @@ from minitoolstream.services.delete_trash import delete_trash
 from minitoolstream.services.publish_batch import publish_batch
 from minitoolstream.services.reconcile_uploads import reconcile
 from tests.core_kit import CoreKit, core_kit
-
-
-class KilledError(BaseException):
-    """`kill -9` at this step."""
-
-
-class Fuse:
-    """Stands before a port and burns through at the n-th call of them all: before it takes effect, or after."""
-
-    def __init__(self, calls: int, *, after: bool) -> None:
-        self.left = calls
-        self.after = after
-
-    def before(self, port: object) -> Any:
-        fuse = self
-
-        class Fused:
-            def __getattr__(self, name: str) -> Any:
-                method = getattr(port, name)
-
-                async def call(*arguments: Any, **named: Any) -> Any:
-                    fuse.left -= 1
-                    if fuse.left == 0 and not fuse.after:
-                        raise KilledError
-                    result = await cast(Callable[..., Awaitable[Any]], method)(*arguments, **named)
-                    if fuse.left == 0:
-                        raise KilledError
-                    return result
-
-                return call
-
-        return Fused()
+from tests.fuse import Fuse, KilledError
 
 
 async def batch(kit: CoreKit, count: int, subject: str = "orders") -> dict[int, bytes]:

@@ -24,7 +24,8 @@ from minitoolstream.services.get_report import get_report
 from minitoolstream.services.publish_batch import publish_batch
 from minitoolstream.services.write_journal import write_journal
 from tests.core_kit import CoreKit, core_kit
-from tests.unit.test_services_delete import Fuse, KilledError, batch, plain
+from tests.fuse import Fuse, KilledError
+from tests.unit.test_services_delete import batch, plain
 
 OLD = 1_600_000_000_000
 
