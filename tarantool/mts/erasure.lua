@@ -96,6 +96,9 @@ local function move(item, name, target)
     if row == nil or row[fields.object_name] ~= name then
         return false
     end
+    if kind == 'upload' and row[U.state] ~= 'stored' then
+        return false -- it is a message by now, and that must move
+    end
     local now_first, now_bytes
     if kind == 'row' then
         now_first, now_bytes = extent.span(row)

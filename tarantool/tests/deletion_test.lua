@@ -8,6 +8,7 @@ local delivery = require('mts.delivery')
 local erasure = require('mts.erasure')
 local message = require('mts.message')
 local object = require('mts.object')
+local packs = require('mts.pack')
 local quarantine = require('mts.quarantine')
 local schema = require('mts.schema')
 local tap = require('tap')
@@ -16,7 +17,7 @@ local D, F, P = schema.deletion, schema.message, schema.partition
 local refusal = harness.refusal
 local advance = harness.hold_clock()
 local test = tap.test('deletion')
-test:plan(17)
+test:plan(18)
 
 local function sequences(subject)
     local found = {}
@@ -158,6 +159,25 @@ test:test('a row that changed since the plan stops the switch', function(t)
     plan = erasure.plan(pack, new)
     t:is(erasure.switch(pack, new, moves_of(plan), plan.missing, 3600), true)
     t:is_deeply(sequences('changed'), {first + 1, first + 3, first + 4})
+end)
+
+test:test('what became visible since the plan stops the switch', function(t)
+    t:plan(4)
+    local open = harness.ticket('waited', 4, {producer_id = 'p', seqno = 1}).upload
+    local packed = harness.pack{{subject = 'erased', sizes = {3}}, {subject = 'waited', sizes = {3}, byte_from = 20,
+        marks = {{index = 0, producer_id = 'p', seqno = 2}}}}
+    packs.commit(packed, 3600)
+    deletion.message(message.latest('erased'), 'api', '')
+    local new = target()
+    local plan = erasure.plan(packed.object_name, new)
+    harness.commit(open.id, 4)
+    t:is(erasure.switch(packed.object_name, new, moves_of(plan), plan.missing, 3600), false)
+    local row = message.locate(message.latest('waited'))
+    t:is(row[F.object_name], packed.object_name, 'the message that waited is where its payload is')
+    new = target()
+    plan = erasure.plan(packed.object_name, new)
+    t:is(erasure.switch(packed.object_name, new, moves_of(plan), plan.missing, 3600), true)
+    t:is(message.locate(row[F.sequence])[F.object_name], new)
 end)
 
 test:test('a target that is too old is not switched to', function(t)
