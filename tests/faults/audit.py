@@ -4,27 +4,72 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults.load import payload_of
+from tests.faults.load import name_of
 from tests.live import Live, eventually
 
 OWN = ("_mts/ceiling/", "_mts/journal/", "_mts/backups/", "_mts/deletions/", "_mts/fsck/")
 
 
-def check_stream(live: Live, subject: str, acknowledged: Mapping[str, int]) -> Any:
-    """Every acknowledged message is there under its sequence, once, with its payload; offsets have no hole.
-    Returns the messages."""
-    messages = live.messages(subject, inline="true")
+@dataclass
+class Faults:
+    """What a stream must not have, each in words."""
+
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    reordered: list[str] = field(default_factory=list)
+
+    def all(self) -> list[str]:
+        return [*self.lost, *self.doubled, *self.reordered]
+
+
+def find_faults(
+    messages: Sequence[Any], payloads: Mapping[int, bytes], acknowledged: Mapping[str, int], *, deleted: bool = False
+) -> Faults:
+    """Every acknowledged message must be there under its sequence, once, with its payload; each partition without a
+    hole unless some were deleted, and what one producer sent one after the other in its order. What has had its time
+    is missing at the head."""
+    faults = Faults()
     sequences = [int(message["sequence"]) for message in messages]
-    assert sequences == sorted(set(sequences)), "a sequence came twice or out of order"
-    assert [message["offset"] for message in messages] == list(range(len(messages))), "an offset is missing"
+    if sequences != sorted(set(sequences)):
+        faults.reordered.append("a sequence came twice or out of order")
+    offsets: dict[int, list[int]] = {}
+    for message in messages:
+        offsets.setdefault(message["partition"], []).append(int(message["offset"]))
+    for partition, given in offsets.items():
+        if given != sorted(set(given)) or (not deleted and given[-1] - given[0] != len(given) - 1):
+            faults.reordered.append(f"partition {partition} has a hole, or offsets out of order")
+    head = min(sequences, default=0)
+    faults.lost = [
+        f"{name} is not at {sequence} with its payload"
+        for name, sequence in acknowledged.items()
+        if sequence >= head and name_of(payloads.get(sequence)) != name
+    ]
+    counted = Counter(payloads.values())
+    faults.doubled = [f"{payload[:40]!r} is stored {count} times" for payload, count in counted.items() if count > 1]
+    latest: dict[str, int] = {}
+    for sequence in sequences:
+        producer, _, number = (name_of(payloads.get(sequence)) or "").rpartition("-")
+        if not number.isdigit():
+            continue
+        if int(number) < latest.get(producer, 0):
+            faults.reordered.append(f"{producer}-{number} stands behind {latest[producer]}")
+        latest[producer] = int(number)
+    return faults
+
+
+def check_stream(live: Live, subject: str, acknowledged: Mapping[str, int]) -> Any:
+    """Of a subject from which nothing is missing at the head. Returns the messages."""
+    messages = live.messages(subject, inline="true")
     payloads = {int(message["sequence"]): base64.b64decode(message["data"]) for message in messages}
-    lost = [name for name, sequence in acknowledged.items() if payloads.get(sequence) != payload_of(name)]
-    assert not lost, f"acknowledged and lost, or with another payload: {lost[:5]}"
-    doubled = [payload for payload, count in Counter(payloads.values()).items() if count > 1]
-    assert not doubled, f"stored more than once: {doubled[:5]}"
+    faults = find_faults(messages, payloads, acknowledged).all()
+    assert not faults, faults[:5]
+    partitions = {message["partition"] for message in messages}
+    assert partitions == {message["partition"] for message in messages if message["offset"] == 0}, "its head is missing"
+    assert set(acknowledged.values()) <= set(payloads), "acknowledged and lost"
     for message in messages[:: max(1, len(messages) // 20)]:
         assert live.payload(message) == payloads[int(message["sequence"])]
     return messages

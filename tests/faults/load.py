@@ -18,6 +18,8 @@ Publish = Callable[[str], int | None]
 GIVE_UP_AFTER = 60.0
 STANDING = 0.3
 NO_ANSWER = (OSError, HTTPException)
+PART = 5 * 2**20
+LARGE = PART + 1000
 _TRY_AGAIN = {429, 503}
 
 
@@ -25,8 +27,18 @@ class UnexpectedAnswer(Exception):  # noqa: N818 - says what happened
     """An answer that no producer should get, whatever has died."""
 
 
-def payload_of(name: str) -> bytes:
-    return f"payload of {name} ".encode() * 5
+def payload_of(name: str, size: int = 0) -> bytes:
+    """The same for the same name: some hundred bytes, or a given size."""
+    text = f"payload of {name} ".encode()
+    return (text * (size // len(text) + 1))[:size] if size else text * 5
+
+
+def name_of(payload: bytes | None) -> str | None:
+    """Whose payload this is, to the last byte; None for no such one."""
+    words = (payload or b"").split(b" ", 3)
+    name = words[2].decode(errors="replace") if len(words) > 3 else ""
+    size = LARGE if len(payload or b"") == LARGE else 0
+    return name if payload == payload_of(name, size) else None
 
 
 def inline(live: Live, subject: str) -> Publish:
