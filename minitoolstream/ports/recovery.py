@@ -121,7 +121,11 @@ class RestoreStore(Protocol):
     async def known_objects(self, names: Sequence[str]) -> list[bool]:
         """Which of them something other than a message knows: uploads, packs, the trash."""
 
-    async def adopt_pack(self, name: str, groups: Sequence[Mapping[str, Any]]) -> int: ...
+    async def adopt_pack(
+        self, name: str, groups: Sequence[Mapping[str, Any]], purge: Mapping[str, Any] | None = None
+    ) -> int:
+        """How many messages became visible. `purge`: the pack also holds messages of this deletion {id, subject, who,
+        reason, upto}, and is to be written anew without them."""
 
     async def adopt_payload(self, name: str, about: Mapping[str, Any]) -> int: ...
 

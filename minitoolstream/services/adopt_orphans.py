@@ -14,9 +14,12 @@ from minitoolstream.domain.keys import PACK_PREFIX
 from minitoolstream.domain.pack import HEAD_PREFIX, head_length, read_head
 from minitoolstream.services.compare_bucket import compare_bucket
 from minitoolstream.services.core import Core
+from minitoolstream.services.delete_again import newest_purges
 from minitoolstream.services.progress import Progress, silent
 
 _AT_ONCE = 500
+
+Purges = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(slots=True)
@@ -37,8 +40,9 @@ async def adopt_orphans(core: Core, progress: Progress = silent) -> Decided:
     await core.ceiling.keep()
     decided = Decided()
     orphans = (await compare_bucket(core, progress)).orphans
+    purges = await newest_purges(core)
     for name in orphans:
-        adopted = await _adopt(core, name, since)
+        adopted = await _adopt(core, name, since, purges)
         decided.messages += adopted
         decided.objects += bool(adopted)
         if not adopted:
@@ -68,12 +72,13 @@ async def _must_wait(core: Core) -> int:
     return position.journal_at or 0
 
 
-async def _adopt(core: Core, name: str, since: int) -> int:
+async def _adopt(core: Core, name: str, since: int, purges: Purges) -> int:
     """`since`: a pack is committed soon after it was named, or never; a payload soon after it was stored."""
     try:
         if name.startswith(PACK_PREFIX):
             made = made_at_ms(name.removeprefix(PACK_PREFIX))
-            return await _adopt_pack(core, name) if made >= since else 0
+            doomed = {subject: purge for subject, purge in purges.items() if made < (purge["at"] + 1) * 1000}
+            return await _adopt_pack(core, name, doomed) if made >= since else 0
         return await _adopt_payload(core, name, since)
     except MtsError as error:
         if error.retryable:
@@ -81,11 +86,16 @@ async def _adopt(core: Core, name: str, since: int) -> int:
         return 0  # one that cannot be read, or that its subject does not take, is left as it is
 
 
-async def _adopt_pack(core: Core, name: str) -> int:
+async def _adopt_pack(core: Core, name: str, doomed: Purges) -> int:
+    """`doomed`: what was purged after the pack was made. It does not come back, and its bytes go."""
     length = head_length(await core.payloads.get_range(name, 0, HEAD_PREFIX - 1))
     described = read_head(await core.payloads.get_range(name, 0, length - 1)) if length else None
     groups = [_plain(group) for group in described or () if group["transaction_id"] is None]
-    return await core.restores.adopt_pack(name, groups) if groups else 0
+    purge = next((doomed[group["subject"]] for group in groups if group["subject"] in doomed), None)
+    kept = [group for group in groups if group["subject"] not in doomed]
+    if purge is not None and not kept:
+        await core.restores.discard_deleted([name])
+    return await core.restores.adopt_pack(name, kept, purge) if kept else 0
 
 
 def _plain(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 -- What to do after a restore with objects that no row points at (rule 30): payloads whose messages the journal did not
 -- reach. Whoever calls has compared the bucket with the rows; uploads, packs and the trash are compared here.
 local commit = require('mts.commit')
+local deletion = require('mts.deletion')
 local errors = require('mts.errors')
 local object = require('mts.object')
 local outcome = require('mts.upload_outcome')
@@ -45,10 +46,13 @@ function M.known(names)
 end
 
 -- Messages of a pack, as new ones at the end of their subjects; what of them a producer has stored again since is left
--- out. Answers how many became visible.
-function M.pack(name, groups)
+-- out. `purge`: a deletion on record whose messages the pack holds too; they are taken out of it. Answers how many became
+-- visible.
+function M.pack(name, groups, purge)
     need_pending()
-    local answers = packs.adopt{object_name = name, groups = groups}
+    local answers = packs.adopt({object_name = name, groups = groups}, schema.present(purge) and function()
+        deletion.erase(name, purge)
+    end)
     local adopted = 0
     for _, answer in ipairs(answers or {}) do
         for _, run in ipairs(answer.runs) do

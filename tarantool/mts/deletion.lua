@@ -186,6 +186,14 @@ local function remove_some(job)
         {'=', D.removed, is_end}})
 end
 
+-- Inside a transaction: an object that was referred to just now also holds bytes of a purge {id, subject, who, reason,
+-- upto} that the bucket has on record. Whoever finishes it writes the object anew without them.
+function M.erase(name, record)
+    box.space.deletion:replace{record.id, 'subject', record.subject, clock.seconds(), record.who, record.reason,
+        box.NULL, record.upto, 0, 0, {}, true}
+    box.space.erasure:replace{name, record.id, commit.given(), box.NULL}
+end
+
 local function comes_back(record)
     local first = message.first_sequence(record.subject)
     local row = first and box.space.message.index.subject_sequence:select({record.subject, first},

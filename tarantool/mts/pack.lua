@@ -65,8 +65,9 @@ local function stage_all(effects, pack)
     return answers, 0
 end
 
--- Commit a pack that is in the bucket and that nobody knows, whatever its age; false when somebody does.
-function M.adopt(pack)
+-- Commit a pack that is in the bucket and that nobody knows, whatever its age; false when somebody does. `also()` runs
+-- in the same transaction, if anything of it became visible.
+function M.adopt(pack, also)
     return txn.run(function(effects)
         if object.in_trash(pack.object_name) or box.space.object:get(pack.object_name) ~= nil then
             return false
@@ -74,6 +75,9 @@ function M.adopt(pack)
         local answers, refs = commit_groups(effects, pack)
         if refs > 0 then
             object.create(pack.object_name, refs)
+            if also then
+                also()
+            end
         end
         return answers
     end)

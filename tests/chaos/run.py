@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,8 @@ class Chaos:
         killed_at = time.monotonic()
         for name in victims:
             kill(self._servers[name])
-        self._chance.shuffle(victims)
-        for name in victims:
-            self._servers[name].start()
+        with ThreadPoolExecutor() as threads:  # at once: one may need the other to be ready
+            list(threads.map(lambda name: self._servers[name].start(), victims))
         # So many that at least one was begun after the kill.
         crew.inline.wait_for_more(5)
         self.summary.recoveries.setdefault(part, []).append(time.monotonic() - killed_at)

@@ -15,11 +15,15 @@ import pytest
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.domain.pack import InlineMessage
+from minitoolstream.domain.upload import UploadSpec
 from minitoolstream.ports import NoMetrics
+from minitoolstream.services import delete_messages
 from minitoolstream.services.adopt_orphans import adopt_orphans, discard_orphans
 from minitoolstream.services.backup_places import BucketPlace
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_messages import delete_message
+from minitoolstream.services.end_upload import complete_upload
+from minitoolstream.services.issue_tickets import Ticket, issue_tickets
 from minitoolstream.services.make_backup import list_backups, make_backup
 from minitoolstream.services.publish_batch import publish_batch
 from minitoolstream.services.publish_inline import publish_inline
@@ -200,6 +204,38 @@ def test_a_restore_killed_at_any_step_is_whole_when_it_is_run_again(
         await settled(core, tmp_path, KEPT, "")
 
     every_step(scene, before, work, after, least=15)
+
+
+def test_what_was_purged_before_the_journal_knew_it_is_not_adopted(scene: Scene, tmp_path: Path) -> None:
+    """Its record tells of it, and its payloads were not gone yet when the disk was lost."""
+
+    async def before(core: Core) -> None:
+        await core.ceiling.keep()
+        await publish(core, "journalled")
+        await finish_journal(core)
+        shared = [(SUBJECT, b"kept"), ("purged", b"secret"), ("purged", b"secret too")]
+        await publish_batch(core, [InlineMessage(subject, data, "text/plain") for subject, data in shared])
+        await publish_batch(core, [InlineMessage("purged", b"secret of its own", "text/plain")])
+        (ticket,) = await issue_tickets(core, "purged", [UploadSpec(6, "text/plain")])
+        assert isinstance(ticket, Ticket)
+        scene.payloads.client_put(ticket.upload.object_name, b"secret")
+        await complete_upload(core, ticket.upload.id)
+        await delete_messages._record(core, await core.deletions.purge_subject("purged", "me", "law"))
+
+    async def after(core: Core) -> None:
+        await replay_journal(core, rebuild=True)
+        adopted = await adopt_orphans(core)
+        assert (adopted.messages, (await core.metadata.get_messages("purged", 1, 10)).extents) == (1, [])
+        await reconcile(core)
+        assert len(await found(core)) == 2
+        report = await check(core, tmp_path)
+        assert (report.verdict, report.deletions, report.trash) == ("clean", 0, 0), report.faults
+        assert not [name for name, stored in scene.payloads.objects.items() if b"secret" in stored.body]
+
+    asyncio.run(scene.run(before))
+    scene.lose_disk()
+    scene.server.start()
+    asyncio.run(scene.run(after))
 
 
 @pytest.mark.parametrize("decide", [adopt_orphans, discard_orphans])

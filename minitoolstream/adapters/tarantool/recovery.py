@@ -108,8 +108,11 @@ class TarantoolRestore:
     async def known_objects(self, names: Sequence[str]) -> list[bool]:
         return list(await self._tarantool.call("orphans_known", list(names)))
 
-    async def adopt_pack(self, name: str, groups: Sequence[Mapping[str, Any]]) -> int:
-        return int(await self._tarantool.call("orphan_adopt_pack", name, [dict(group) for group in groups]))
+    async def adopt_pack(
+        self, name: str, groups: Sequence[Mapping[str, Any]], purge: Mapping[str, Any] | None = None
+    ) -> int:
+        given = [dict(group) for group in groups]
+        return int(await self._tarantool.call("orphan_adopt_pack", name, given, purge and dict(purge)))
 
     async def adopt_payload(self, name: str, about: Mapping[str, Any]) -> int:
         return int(await self._tarantool.call("orphan_adopt_payload", name, dict(about)))
