@@ -6,6 +6,7 @@ from minitoolstream.ports.deletion import DeletionStore, DeletionWork, RewritePl
 from minitoolstream.ports.delivery import DeliveryStore, DurablePage
 from minitoolstream.ports.metadata import (
     Changes,
+    Doomed,
     DueUploads,
     ExtentPage,
     GroupResults,
@@ -35,6 +36,7 @@ __all__ = [
     "DeletionStore",
     "DeletionWork",
     "DeliveryStore",
+    "Doomed",
     "DueUploads",
     "DurablePage",
     "ExtentPage",

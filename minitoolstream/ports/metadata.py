@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,15 @@ class DueUploads:
     uploads: list[Upload]
     removed: int
     more: bool
+
+
+class Doomed(NamedTuple):
+    """An object to delete. `multipart`: parts of an upload may be there too; `moved`: its messages are in another object
+    now, and it must stay until the journal tells so."""
+
+    name: str
+    multipart: bool
+    moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +134,8 @@ class MetadataStore(Protocol):
 
     async def wait_for_changes(self, cursor: tuple[str, int], timeout: float) -> Changes: ...
 
-    async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
-        """What is to be deleted from the bucket: names, and whether parts of an upload may be there too."""
+    async def trash_due(self, limit: int) -> list[Doomed]:
+        """What is to be deleted from the bucket now."""
 
     async def trash_done(self, names: Sequence[str]) -> None: ...
 

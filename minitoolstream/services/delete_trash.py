@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.ports import Doomed
 from minitoolstream.services.compare_clocks import clocks_agree
 from minitoolstream.services.core import Core
 from minitoolstream.services.pace import Pace
+from minitoolstream.services.write_journal import finish_journal
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 200
@@ -29,12 +31,29 @@ async def delete_trash(core: Core, is_over: Callable[[], bool] = _never) -> int:
         due = await core.metadata.trash_due(_AT_ONCE)
         if not due or not await clocks_agree(core):
             break
-        gone = await _delete_some(core, due)
+        due = await _without_untold(core, due)
+        gone = await _delete_some(core, [(one.name, one.multipart) for one in due]) if due else 0
         core.metrics.deleted(gone)
         deleted += gone
         if not await _is_far_behind(core):
             await pace.rest()
     return deleted
+
+
+async def _without_untold(core: Core, due: list[Doomed]) -> list[Doomed]:
+    """A rebuild finds messages where the journal says they are: an object from which they were moved goes after the
+    journal was written, and stays for as long as it cannot be."""
+    moved = [one.name for one in due if one.moved]
+    if not moved:
+        return due
+    try:
+        await finish_journal(core)
+    except MtsError as error:
+        await must_be_up(core, error)
+        _log.warning("objects that were written anew stay for now: %s", error.message)
+        await core.metadata.trash_postpone(moved, _TRY_AGAIN_AFTER)
+        return [one for one in due if not one.moved]
+    return due
 
 
 async def _is_far_behind(core: Core) -> bool:

@@ -13,7 +13,7 @@ local E, F, U = schema.erasure, schema.message, schema.upload
 local M = {}
 
 local TRIES = 3
-local JOURNAL_SECONDS = 60 -- until then the journal tells where the kept messages are now; who rewrites waits for that
+local JOURNAL_SECONDS = 60 -- for who rewrites to write the journal, which must tell where the kept messages are now
 
 local function erasures(name)
     return box.space.erasure:select({name}, {iterator = 'EQ'})
@@ -161,7 +161,7 @@ function M.switch(name, target, moves, missing, grace)
             box.space.object:insert{target, #moves}
         end
         box.space.object:replace{name, 0}
-        object.discard_at_once(name, 'rewritten', false, JOURNAL_SECONDS)
+        object.discard_at_once(name, object.MOVED, false, JOURNAL_SECONDS)
         for _, row in ipairs(found) do
             box.space.erasure:update({name, row[E.deletion_id]}, {{'=', E.target, box.NULL}})
         end

@@ -7,7 +7,7 @@ local schema = require('mts.schema')
 local txn = require('mts.txn')
 
 local F, T = schema.object, schema.trash
-local M = {}
+local M = {MOVED = 'rewritten'}
 
 local GRACE = 3600 -- seconds, until a host says otherwise
 local LONGEST_GRACE = 40 * 24 * 3600
@@ -122,7 +122,8 @@ local function bring_forward(now)
     end
 end
 
--- Objects to delete from the bucket now.
+-- Objects to delete from the bucket now: {name, whether parts may be there too, whether its messages were moved}. One
+-- whose messages were moved goes when the journal knows where they are now.
 function M.trash_due(limit)
     local now = clock.seconds()
     return txn.run(function()
@@ -135,7 +136,7 @@ function M.trash_due(limit)
             if row[T.due_at] > now or #due >= limit then
                 break
             end
-            table.insert(due, {row[T.object_name], row[T.multipart]})
+            table.insert(due, {row[T.object_name], row[T.multipart], row[T.reason] == M.MOVED})
         end
         return due
     end)

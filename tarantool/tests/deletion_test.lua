@@ -68,7 +68,7 @@ test:test('a plain message goes with its payload', function(t)
         {'message', 'plain', 1, 5, 'api', 'asked for'})
     t:is(message.get(sequence), nil, 'readers do not see it')
     t:is_deeply(counters('plain'), {0, 0})
-    t:is_deeply(object.trash_due(10)[1], {ticket.upload.object_name, false}, 'its payload is due now')
+    t:is_deeply(object.trash_due(10)[1], {ticket.upload.object_name, false, false}, 'its payload is due now')
     t:is_deeply(deletion.work(done.id, 10).work, {{ticket.upload.object_name, 'trash'}})
     object.trash_done{ticket.upload.object_name}
     t:is(deletion.work(done.id, 10).deletion.done, true, 'done when the store has confirmed it')

@@ -64,7 +64,7 @@ class Kit:
         return [int(item.message.sequence) for extent in page.extents for item in messages_of(extent)]
 
     async def trash(self) -> set[str]:
-        return {name for name, _ in await self.store.trash_due(MANY)}
+        return {one.name for one in await self.store.trash_due(MANY)}
 
     async def switch(self, name: str, target: str, plan: RewritePlan) -> tuple[bool, Layout]:
         layout = lay_out(plan.kept, b"")
@@ -156,6 +156,38 @@ async def test_a_message_of_a_pack_is_cut_out_and_the_pack_written_anew(kit: Kit
     assert (await kit.deletions.work(deletion.id, 10)).deletion.done
     assert (await kit.audit.names([target]))[target].is_right
     assert await kit.deletions.plan(name, await kit.target()) is None
+
+
+async def test_an_object_whose_messages_were_moved_is_told_from_others_in_the_trash(kit: Kit) -> None:
+    (sequence, upload), (name, sequences) = await kit.plain(), await kit.pack(2)
+    await kit.deletions.delete_message(sequence, "api", "")
+    await kit.deletions.delete_message(sequences[0], "api", "")
+    target = await kit.target()
+    plan = await kit.deletions.plan(name, target)
+    assert plan is not None
+    assert (await kit.switch(name, target, plan))[0]
+    await kit.advance(61)
+    moved = {one.name: one.moved for one in await kit.store.trash_due(MANY)}
+    assert (moved[upload.object_name], moved[name]) == (False, True)
+
+
+async def test_what_became_visible_since_the_plan_stops_the_switch(kit: Kit) -> None:
+    (new,) = await kit.store.create_uploads(kit.subject, [UploadSpec(SIZE, "text/plain", producer_id="till", seqno=1)])
+    assert new.upload is not None
+    later = InlineMessage(kit.subject, b"x" * SIZE, "text/plain", producer_id="till", seqno=2)
+    erased = InlineMessage(f"{kit.subject}-erased", b"x" * SIZE, "text/plain")
+    name = await kit.target()
+    answers = await kit.store.commit_pack(name, build_pack([erased, later]).groups)
+    (gone,) = [r.receipt.sequence for group in answers for r in group if r.receipt and r.receipt.sequence]
+    await kit.deletions.delete_message(gone, "api", "")
+    target = await kit.target()
+    plan = await kit.deletions.plan(name, target)
+    assert plan is not None
+    await kit.store.commit_uploads([StoredObject(new.upload.id, new.upload.object_name, SIZE)])
+    assert not (await kit.switch(name, target, plan))[0]
+    last = await kit.store.get_message((await kit.sequences())[-1])
+    assert last is not None
+    assert last.object_name == name, "its payload is there still"
 
 
 async def test_only_the_last_who_began_may_switch(kit: Kit) -> None:

@@ -62,7 +62,7 @@ class Kit:
         return found[1].state if found else None
 
     async def trash(self) -> dict[str, bool]:
-        return dict(await self.store.trash_due(MANY))
+        return {one.name: one.multipart for one in await self.store.trash_due(MANY)}
 
     async def due(self) -> list[str]:
         """Ids of this test's uploads that are due; rows that have served go on the way."""

@@ -73,7 +73,7 @@ class Kit:
         return sum(extent.count for extent in page.extents)
 
     async def trash(self) -> list[str]:
-        return [name for name, _ in await self.metadata.trash_due(MANY)]
+        return [one.name for one in await self.metadata.trash_due(MANY)]
 
 
 @pytest.fixture(params=["memory", "tarantool"])

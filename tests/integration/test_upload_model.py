@@ -361,7 +361,7 @@ class UploadMachine(RuleBasedStateMachine):
         metadata = self.world.metadata
         found = await asyncio.gather(*(metadata.get_upload(upload_id) for upload_id in self.uploads))
         page = await metadata.get_messages(self.subject, 1, 10_000)
-        trash = {name for name, _ in await metadata.trash_due(10_000)}
+        trash = {one.name for one in await metadata.trash_due(10_000)}
         return Seen({pair[0].id: pair[1] for pair in found if pair is not None}, page, trash)
 
     def _receipts_are_those_of_the_model(self, receipts: dict[str, Receipt]) -> None:

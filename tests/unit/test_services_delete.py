@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -205,6 +206,30 @@ async def test_neighbours_without_payload_do_not_keep_what_was_deleted() -> None
     rest = await kit.metadata.get_message(sequences[1])
     assert rest is not None
     assert rest.missing, "its extent cannot be read, and is known for it"
+
+
+async def test_a_pack_that_was_written_anew_stays_until_the_journal_tells_where_its_messages_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit = core_kit()
+    gone, left = await scene(kit)
+    old = kit.metadata.order.rows[0].object_name
+
+    async def cannot(*_: object, **__: object) -> Any:
+        raise MtsError("internal", "the journal cannot be written")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kit.journal, "read_journal", cannot)
+        with pytest.raises(MtsError):
+            await delete_message(kit.core, gone, "api", "")
+        kit.advance(3600)
+        with contextlib.suppress(MtsError):
+            await reconcile(kit.core)
+        assert old in kit.payloads.objects, "a rebuild would look for the neighbours there"
+    kit.advance(3600)
+    await reconcile(kit.core)
+    assert old not in kit.payloads.objects
+    assert await stored(kit) == left
 
 
 async def test_a_store_that_is_down_leaves_it_to_be_finished() -> None:

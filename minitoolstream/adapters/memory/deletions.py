@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from minitoolstream.adapters.memory.metadata import MemoryMetadata
-from minitoolstream.adapters.memory.rows import NEVER, UploadRow, made_at_ms
+from minitoolstream.adapters.memory.rows import MOVED, NEVER, UploadRow, made_at_ms
 from minitoolstream.domain.deletion import Deletion, Kept, Move
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.message import Extent
@@ -172,7 +172,7 @@ class MemoryDeletions:
         if moves:
             uploads.objects[target] = len(moves)
         uploads.objects[object_name] = 0
-        uploads.discard(object_name, "rewritten")
+        uploads.discard(object_name, MOVED)
         for key in mine:
             self.erasures[key] = None
         return True

@@ -10,7 +10,7 @@ from typing import Any
 
 from minitoolstream.adapters.memory.order import ManualClock, Order
 from minitoolstream.adapters.memory.packs import KEY_LIFE, GroupCommit, Keys
-from minitoolstream.adapters.memory.rows import NEVER, Times, Trash, UploadRow, made_at_ms
+from minitoolstream.adapters.memory.rows import MOVED, NEVER, Times, Trash, UploadRow, made_at_ms
 from minitoolstream.adapters.memory.uploads import PER_TRANSACTION, Uploads
 from minitoolstream.config import Settings
 from minitoolstream.domain.consumer import Filter
@@ -19,7 +19,7 @@ from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, DueUploads, ExtentPage, GroupResults, NewUpload
+from minitoolstream.ports import Changes, Doomed, DueUploads, ExtentPage, GroupResults, NewUpload
 
 _LONGEST_PAUSE = 3600
 _REJECTED_SHOWN = 20
@@ -269,10 +269,11 @@ class MemoryMetadata:
 
     # -- what is to be deleted
 
-    async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
+    async def trash_due(self, limit: int) -> list[Doomed]:
         self._must_be_up()
         due = sorted((row.due_at, name) for name, row in self.trash.items() if row.due_at <= self.clock.seconds())
-        return [(name, self.trash[name].multipart) for _, name in due[:limit]]
+        rows = [(name, self.trash[name]) for _, name in due[:limit]]
+        return [Doomed(name, row.multipart, row.reason == MOVED) for name, row in rows]
 
     async def trash_done(self, names: Sequence[str]) -> None:
         self._must_be_up()

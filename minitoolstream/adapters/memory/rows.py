@@ -10,6 +10,7 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.upload import State, Upload
 
 NEVER = 2**53
+MOVED = "rewritten"
 _PACK = re.compile(r"_mts/packs/([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 
 

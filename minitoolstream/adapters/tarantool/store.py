@@ -14,7 +14,7 @@ from minitoolstream.domain.lanes import hash_of
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, DueUploads, ExtentPage, GroupResults, Metrics, NewUpload, PackResult
+from minitoolstream.ports import Changes, Doomed, DueUploads, ExtentPage, GroupResults, Metrics, NewUpload, PackResult
 
 
 class TarantoolMetadata:
@@ -134,8 +134,8 @@ class TarantoolMetadata:
         found = await self._waiting.call("changes_wait", *cursor, timeout, timeout=timeout + 5)
         return Changes((found["boot"], found["cursor"]), found["lost"], found["ids"], found["names"])
 
-    async def trash_due(self, limit: int) -> list[tuple[str, bool]]:
-        return [(name, multipart) for name, multipart in await self._tarantool.call("trash_due", limit)]
+    async def trash_due(self, limit: int) -> list[Doomed]:
+        return [Doomed(*row) for row in await self._tarantool.call("trash_due", limit)]
 
     async def trash_done(self, names: Sequence[str]) -> None:
         await self._tarantool.call("trash_done", list(names))
