@@ -8,16 +8,18 @@ COVERAGE_MIN ?= 90
 WORKERS ?= auto
 UP ?=
 BENCH ?=
+CHAOS ?=
 PYTEST ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help up down test check dist bench clean
+.PHONY: help up down test check chaos dist bench clean
 
 help:
 	@echo "make up      start Tarantool, an object store and the host (UP=--quick: at once, with an emulated store)"
 	@echo "make down    stop them; data is kept"
 	@echo "make test    static checks, then all tests on real servers (PYTEST='-k name' for some)"
 	@echo "make check   the static checks alone"
+	@echo "make chaos   200 random kills while everything is in use, then a table (CHAOS='--cycles 50 --seed 7')"
 	@echo "make dist    a wheel in dist/"
 	@echo "make bench   measure, into bench/results/"
 	@echo "make clean   remove what can be made again; keeps .venv and .mts"
@@ -33,6 +35,9 @@ test: $(VENV)/.dev
 
 check: $(VENV)/.dev
 	@$(BIN)/python -m scripts.check
+
+chaos: $(VENV)/.dev
+	@$(BIN)/python -m tests.chaos $(CHAOS)
 
 dist: $(VENV)/.runtime
 	@rm -rf dist

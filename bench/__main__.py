@@ -25,6 +25,7 @@ from bench.scenarios import (
     multipart,
     publish,
     reading,
+    reconcile,
     restore,
     sweep,
     targets,
@@ -75,7 +76,7 @@ TABLES = (
             "topics": topics.run,
         },
     ),
-    Table("retention", "Retention", {"sweep": sweep.run}),
+    Table("retention", "Retention", {"sweep": sweep.run, "reconcile": reconcile.run}),
     Table("recovery", "Recovery", {"restore": restore.run, "fsck": fsck.run}),
 )
 TRIAL = "trial"

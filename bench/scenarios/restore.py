@@ -6,20 +6,18 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import asynctnt
 
 from bench.api import Api
+from bench.cores import with_core
 from bench.errors import BenchError
 from bench.measure import Bench
 from bench.rows import Floor, Row
 from bench.scenarios.batch import MESSAGES, batch
 from bench.stack import Stack, running_stack
-from minitoolstream.bootstrap import open_core
-from minitoolstream.config import load_settings
 from minitoolstream.services.backup_places import BucketPlace
 from minitoolstream.services.core import Core
 from minitoolstream.services.make_backup import make_backup
@@ -30,7 +28,6 @@ SUBJECT = "bench.restore"
 COUNT, QUICK_COUNT = 1_000_000, 20_000
 LIMIT_SECONDS = 300
 _IN_FLIGHT = 200
-T = TypeVar("T")
 
 
 def run(bench: Bench) -> list[Row]:
@@ -41,9 +38,9 @@ def run(bench: Bench) -> list[Row]:
         with running_stack(bench.stack.workers) as stack:
             own = replace(bench, stack=stack, api=Api(stack.host.url, stack.token))
             fill(own, count // 2)
-            _with_core(stack, lambda core: make_backup(core, BucketPlace(core.payloads)))
+            with_core(stack, lambda core: make_backup(core, BucketPlace(core.payloads)))
             fill(own, count // 2)
-            _with_core(stack, finish_journal)
+            with_core(stack, finish_journal)
             rows += [_row(own, kind, count, "restore", _restore), _row(own, kind, count, "rebuild", _rebuild)]
     return rows
 
@@ -77,25 +74,14 @@ def _restore(stack: Stack) -> int:
         assert stack.tarantool.launch.folder is not None
         await fetch_snapshot(place, await find_backup(place, None), stack.tarantool.launch.folder)
 
-    _with_core(stack, fetch)
+    with_core(stack, fetch)
     stack.tarantool.start()
-    return _with_core(stack, lambda core: replay_journal(core, rebuild=False)).last_sequence
+    return with_core(stack, lambda core: replay_journal(core, rebuild=False)).last_sequence
 
 
 def _rebuild(stack: Stack) -> int:
     stack.tarantool.start()
-    return _with_core(stack, lambda core: replay_journal(core, rebuild=True)).last_sequence
-
-
-def _with_core(stack: Stack, work: Callable[[Core], Awaitable[T]]) -> T:
-    async def run() -> T:
-        core = await open_core(load_settings({"MTS_HOME": str(stack.home)}, cwd=stack.folder))
-        try:
-            return await work(core)
-        finally:
-            await core.close()
-
-    return asyncio.run(run())
+    return with_core(stack, lambda core: replay_journal(core, rebuild=True)).last_sequence
 
 
 def _fill_packs(bench: Bench, count: int) -> None:

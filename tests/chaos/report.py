@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,10 +12,12 @@ _SHOWN = 5
 
 @dataclass
 class Summary:
-    """`recoveries`: by part, the seconds of each of its cycles until it worked again."""
+    """`recoveries`: by part, the seconds of each of its cycles until it worked again. `kills`: some cycles kill another
+    part beside."""
 
     seed: int
     recoveries: dict[str, list[float]] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -33,20 +36,17 @@ class Summary:
         return not broken and bool(self.verdicts) and set(self.verdicts) == {"clean"}
 
     def table(self) -> str:
-        widths = (22, 10, 16, 10)
-        lines = [_row(widths, "killed (kill -9)", "cycles", "recovery p50", "max")]
-        for part, seconds in sorted(self.recoveries.items()):
-            lines.append(_row(widths, part, len(seconds), f"{statistics.median(seconds):.1f} s", f"{max(seconds):.1f} s"))
         whole = [one for seconds in self.recoveries.values() for one in seconds]
-        if whole:
-            lines.append(_row(widths, "all", self.cycles, f"{statistics.median(whole):.1f} s", f"{max(whole):.1f} s"))
-        lines.append("")
-        lines.append(_row(widths, "acknowledged", f"{self.acknowledged:,}"))
+        lines = [_row("kill -9", "cycles", "kills", "recovery p50", "max")]
+        for part, seconds in sorted(self.recoveries.items()):
+            lines.append(_row(part, len(seconds), self.kills[part], *_spread(seconds)))
+        lines += [_row("all", self.cycles, self.kills.total(), *_spread(whole)), ""]
+        lines.append(_row("acknowledged", f"{self.acknowledged:,}"))
         for title, found in self._faults().items():
-            lines.append(_row(widths, title, len(found)))
+            lines.append(_row(title, len(found)))
             lines += [f"    {one}" for one in found[:_SHOWN]]
         clean = sum(1 for verdict in self.verdicts if verdict == "clean")
-        lines.append(_row(widths, "mts fsck --deep", f"{clean} of {len(self.verdicts)} clean"))
+        lines.append(_row("fsck clean", f"{clean} of {len(self.verdicts)}"))
         minutes, seconds_left = divmod(int(self.seconds), 60)
         lines.append(f"seed {self.seed}, {minutes}:{seconds_left:02} minutes: {self._verdict()}")
         return "\n".join(lines)
@@ -64,8 +64,9 @@ class Summary:
         return "every promise was kept" if self.promises_kept() else "A PROMISE WAS BROKEN"
 
 
-def _row(widths: Sequence[int], *cells: object) -> str:
-    first, *rest = cells
-    return f"{first:<{widths[0]}}" + "".join(
-        f"{cell!s:>{width}}" for cell, width in zip(rest, widths[1:], strict=False)
-    )
+def _spread(seconds: Sequence[float]) -> tuple[str, str]:
+    return (f"{statistics.median(seconds):.1f} s", f"{max(seconds):.1f} s") if seconds else ("-", "-")
+
+
+def _row(title: str, *cells: object) -> str:
+    return f"{title:<14}" + "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, (10, 8, 14, 8), strict=False))

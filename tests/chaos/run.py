@@ -118,10 +118,9 @@ class Chaos:
             for number, part in enumerate(parts, start + 1):
                 if problem := crew.problem():
                     raise problem
-                self._say(f"cycle {number} of {cycles}: {part}")
                 self._cycle(crew, part)
                 done = self.summary.recoveries[part][-1]
-                self._say(f"cycle {number} of {cycles}: {part} worked again after {done:.1f} s")
+                self._say(f"cycle {number} of {cycles}: {part} killed, works again after {done:.1f} s")
         self._say(f"checking after cycle {start + len(parts)}: {crew.name}")
         found = crew.check()
         self.summary.acknowledged += found.acknowledged
@@ -145,6 +144,7 @@ class Chaos:
         killed_at = time.monotonic()
         for name in victims:
             kill(self._servers[name])
+            self.summary.kills[name] += 1
         with ThreadPoolExecutor() as threads:  # at once: one may need the other to be ready
             list(threads.map(lambda name: self._servers[name].start(), victims))
         # So many that at least one was begun after the kill.
