@@ -24,6 +24,7 @@ from minitoolstream.domain.keys import JOURNAL_PREFIX
 MAGIC = b"MTSJ\x01"
 SEGMENT_TYPE = "application/vnd.mts.journal"
 _DIGEST = 32
+_HEADERS, _OWN = 1, 11  # of a message row
 _NAME = re.compile(rf"{JOURNAL_PREFIX}(\d{{20}})-(\d{{20}})-(\d{{20}})(c?)(e?)\Z")
 
 
@@ -86,10 +87,14 @@ def newest_checkpoint(segments: Iterable[SegmentName]) -> SegmentName | None:
 
 
 def merged(parts: Sequence[Segment]) -> Segment:
-    """One in the place of several that follow each other, all before a whole checkpoint: only their messages count."""
+    """One in the place of several that follow each other, all before a whole checkpoint: only their messages count.
+    Those that are gone keep nothing of what their headers said."""
     last = parts[-1]
     rows = {row[0]: row for part in parts for row in part.rows}
     removed = [sequence for part in parts for sequence in part.removed]
+    for sequence in removed:
+        if sequence in rows:
+            rows[sequence] = _without_headers(rows[sequence])
     after = min(part.after for part in parts)
     upto = max(part.upto for part in parts)
     return Segment(last.number, after, upto, last.at, False, True, list(rows.values()), [], removed)
@@ -99,6 +104,14 @@ def holds(one: Segment, other: Segment) -> bool:
     """Does one tell all that the other tells of messages?"""
     rows = {row[0]: row for row in one.rows}
     return all(rows.get(row[0]) == row for row in other.rows) and set(other.removed) <= set(one.removed)
+
+
+def _without_headers(row: Sequence[Any]) -> list[Any]:
+    bare = list(row)
+    bare[_HEADERS] = {}
+    if len(bare) > _OWN:
+        bare[_OWN] = None
+    return bare
 
 
 def encode(segment: Segment) -> bytes:

@@ -31,8 +31,8 @@ class DueUploads:
 
 
 class Doomed(NamedTuple):
-    """An object to delete. `multipart`: parts of an upload may be there too; `moved`: its messages are in another object
-    now, and it must stay until the journal tells so."""
+    """An object to delete. `multipart`: parts of an upload may be there too; `moved`: its messages are in another
+    object now, and it must stay until the journal tells so."""
 
     name: str
     multipart: bool

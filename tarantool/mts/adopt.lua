@@ -46,13 +46,14 @@ function M.known(names)
 end
 
 -- Messages of a pack, as new ones at the end of their subjects; what of them a producer has stored again since is left
--- out. `purge`: a deletion on record whose messages the pack holds too; they are taken out of it. Answers how many became
--- visible.
+-- out. `purge`: a deletion on record whose messages the pack holds too; they are taken out of it. Answers how many
+-- became visible.
 function M.pack(name, groups, purge)
     need_pending()
-    local answers = packs.adopt({object_name = name, groups = groups}, schema.present(purge) and function()
+    local function erase()
         deletion.erase(name, purge)
-    end)
+    end
+    local answers = packs.adopt({object_name = name, groups = groups}, schema.present(purge) and erase)
     local adopted = 0
     for _, answer in ipairs(answers or {}) do
         for _, run in ipairs(answer.runs) do

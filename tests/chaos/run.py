@@ -20,7 +20,7 @@ from tests.chaos.report import Summary
 from tests.faults.audit import objects_in_bucket, objects_of_rows, status
 from tests.faults.test_kill import kill
 from tests.fsck import fsck
-from tests.live import Live, eventually, start_live
+from tests.live import eventually, start_live
 from tests.servers import Server, start_tarantool
 
 MEMORY = 512 * 2**20
@@ -172,4 +172,5 @@ class Chaos:
         if status(self.live)["trash"] or objects_in_bucket(self.live) != objects_of_rows(self.live):
             return False
         report = fsck(self.live, self._folder, "--sample", "0")
-        return report.get("oldest_ticket") is None and not report["deletions"] and not report["objects"]["waiting"]["count"]
+        waits = report["deletions"] + report["objects"]["waiting"]["count"]
+        return report.get("oldest_ticket") is None and not waits

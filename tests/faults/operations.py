@@ -76,14 +76,14 @@ class Operation:
 
 
 class AskForATicket(Operation):
-    steps = {"metadata.create_uploads"}
+    steps: ClassVar[set[str]] = {"metadata.create_uploads"}
 
     async def run(self, core: Core) -> None:
         await ticket(core, self.subject, 5)
 
 
 class AskForATicketInParts(Operation):
-    steps = {"metadata.create_uploads", "payloads.create_multipart", "metadata.set_multipart"}
+    steps: ClassVar[set[str]] = {"metadata.create_uploads", "payloads.create_multipart", "metadata.set_multipart"}
 
     async def run(self, core: Core) -> None:
         await ticket(core, self.subject, PART + 1, producer_id="till", seqno=1)
@@ -93,7 +93,7 @@ class AskForATicketInParts(Operation):
 class CommitByEvent(Operation):
     """Nobody asks again: the reconciler finds it."""
 
-    steps = {"metadata.commit_uploads"}
+    steps: ClassVar[set[str]] = {"metadata.commit_uploads"}
     event: ObjectCreated | None = None
 
     async def prepare(self, scene: Clocked) -> None:
@@ -113,7 +113,7 @@ class CommitByEvent(Operation):
 class CommitByAnEventThatLies(CommitByEvent):
     """Its size is not the ticket's: the store is asked."""
 
-    steps = {"metadata.commit_uploads", "payloads.find"}
+    steps: ClassVar[set[str]] = {"metadata.commit_uploads", "payloads.find"}
 
     async def prepare(self, scene: Clocked) -> None:
         await super().prepare(scene)
@@ -123,7 +123,7 @@ class CommitByAnEventThatLies(CommitByEvent):
 
 @dataclass
 class CommitByComplete(Operation):
-    steps = {
+    steps: ClassVar[set[str]] = {
         "metadata.get_upload",
         "payloads.list_parts",
         "payloads.complete_multipart",
@@ -150,7 +150,7 @@ class CommitByComplete(Operation):
 class CommitWhatOthersWaitFor(Operation):
     """A later message of its producer is stored, and becomes visible behind it."""
 
-    steps = {"metadata.commit_uploads"}
+    steps: ClassVar[set[str]] = {"metadata.commit_uploads"}
     event: ObjectCreated | None = None
 
     async def prepare(self, scene: Clocked) -> None:
@@ -173,7 +173,7 @@ class CommitWhatOthersWaitFor(Operation):
 
 
 class CommitInline(Operation):
-    steps = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
+    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
 
     async def run(self, core: Core) -> None:
         result = await publish_inline(core, InlineMessage(self.subject, b"inline", TYPE, key="once"))
@@ -184,7 +184,7 @@ class CommitInline(Operation):
 
 
 class CommitABatch(Operation):
-    steps = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
+    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
 
     async def run(self, core: Core) -> None:
         items = [InlineMessage(self.subject, b"%d" % n, TYPE, producer_id="till", seqno=n) for n in (1, 2, 3)]
@@ -197,7 +197,7 @@ class CommitABatch(Operation):
 class CommitATransaction(Operation):
     """Its caller begins another one: of the first there is all or nothing."""
 
-    steps = {
+    steps: ClassVar[set[str]] = {
         "transactions.begin",
         "metadata.now_ms",
         "payloads.put_new",
@@ -219,7 +219,7 @@ class CommitATransaction(Operation):
 class Abort(Operation):
     """Killed before it was decided, the payload that is there is committed, unless it is asked for again."""
 
-    steps = {
+    steps: ClassVar[set[str]] = {
         "metadata.abort_upload",
         "payloads.list_multiparts",
         "payloads.abort_multipart",
@@ -241,7 +241,7 @@ class Abort(Operation):
 class Expire(Operation):
     """Rows to the trash, payloads out of the bucket, rows out of the trash."""
 
-    steps = {
+    steps: ClassVar[set[str]] = {
         "payloads.now_ms",
         "retention.compare_clocks",
         "retention.step",
@@ -267,7 +267,7 @@ class Expire(Operation):
 class Reconcile(Operation):
     """A payload whose event was lost, a ticket that nobody used, a pack that nobody committed."""
 
-    steps = {
+    steps: ClassVar[set[str]] = {
         "metadata.uploads_due",
         "metadata.now_ms",
         "metadata.commit_uploads",
@@ -310,7 +310,7 @@ class Reconcile(Operation):
 class DeleteForGood(Operation):
     """A message of a pack: it is written anew without it."""
 
-    steps = {
+    steps: ClassVar[set[str]] = {
         "deletions.delete_message",
         "deletions.work",
         "deletions.plan",
@@ -339,7 +339,7 @@ class DeleteForGood(Operation):
 
 
 class Purge(Operation):
-    steps = (DeleteForGood.steps - {"deletions.delete_message"}) | {"deletions.purge_subject"}
+    steps: ClassVar[set[str]] = (DeleteForGood.steps - {"deletions.delete_message"}) | {"deletions.purge_subject"}
 
     async def prepare(self, scene: Clocked) -> None:
         items = [InlineMessage(name, b"x", TYPE) for name in (self.subject, "neighbour", self.subject)]

@@ -14,6 +14,7 @@ import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
+from minitoolstream.domain.message import messages_of
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.domain.upload import UploadSpec
 from minitoolstream.ports import NoMetrics
@@ -96,7 +97,7 @@ async def publish(core: Core, *names: str) -> list[int]:
 async def found(core: Core) -> list[int]:
     """The sequences of all messages."""
     page = await core.metadata.get_messages(SUBJECT, 1, 1000)
-    return [number for extent in page.extents for number in range(extent.sequence - extent.count + 1, extent.sequence + 1)]
+    return [int(item.message.sequence) for extent in page.extents for item in messages_of(extent)]
 
 
 async def back_up(core: Core) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from minitoolstream.domain.journal import (
     Segment,
     decode,
     encode,
+    merged,
     newest_checkpoint,
     parse_name,
     segment_name,
@@ -33,6 +35,22 @@ def segment(number: int = 1, *, checkpoint: bool = False, complete: bool = True)
 
 def test_a_segment_comes_back_as_it_was() -> None:
     assert decode("x", encode(segment())) == segment()
+
+
+def test_put_together_messages_that_are_gone_keep_nothing_of_their_headers() -> None:
+    rows: list[list[Any]] = [
+        [key, {"name": name}, "_mts/packs/x", "s", 1, 0, 0, 2, 6, 9, [3, 3], [[0, {"of": name}, None]], "text/plain"]
+        for key, name in ((2, "gone"), (4, "kept"))
+    ]
+    parts = [Segment(1, 0, 4, 1, False, True, rows), Segment(2, 4, 4, 2, False, True, [], [], [2])]
+    whole = merged(parts)
+    assert [(row[0], row[1], row[11]) for row in whole.rows] == [
+        (2, {}, None),
+        (4, {"name": "kept"}, [[0, {"of": "kept"}, None]]),
+    ]
+    assert [row[2:11] for row in whole.rows] == [row[2:11] for row in rows], "a restore finds its payload by it"
+    assert whole.removed == [2]
+    assert b"gone" not in zlib.decompress(encode(whole)[37:])
 
 
 def test_a_segments_name_tells_what_is_in_it() -> None:
