@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.chaos.run import PARTS, Chaos
 
 SEED = 20
-CYCLES = 8
+CYCLES = 6
 
 
 def test_parts_killed_at_random_while_everything_is_in_use_break_no_promise(tmp_path: Path) -> None:
