@@ -1,6 +1,7 @@
 -- A snapshot of this server, read in pieces. While one is being read, its file is not removed.
 local digest = require('digest')
 local errors = require('mts.errors')
+local ffi = require('ffi')
 local fiber = require('fiber')
 local fio = require('fio')
 
@@ -59,12 +60,16 @@ function M.read(name, offset, size)
     if file == nil then
         errors.refuse('unavailable', 'the snapshot is gone; another backup was begun meanwhile')
     end
-    local piece = file:pread(math.min(size, LARGEST_PIECE), offset)
+    size = math.min(size, LARGEST_PIECE)
+    -- Into memory of its own: else Tarantool 2.6 reads into the buffer in which every other fiber encodes its keys,
+    -- while these run. They look for keys that are bytes of the file, and the file gets bytes of keys.
+    local own = ffi.new('char[?]', size)
+    local count = file:pread(ffi.cast('const char *', own), size, offset)
     file:close()
-    if piece == nil then
+    if count == nil then
         errors.refuse('unavailable', 'the snapshot cannot be read')
     end
-    return digest.base64_encode(piece, {nowrap = true})
+    return digest.base64_encode(ffi.string(own, count), {nowrap = true})
 end
 
 function M.finish()

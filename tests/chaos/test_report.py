@@ -23,7 +23,7 @@ def test_a_run_that_kept_every_promise_says_so() -> None:
     assert ["host", "2", "3", "2.0", "s", "3.0", "s"] in lines
     assert ["all", "3", "4", "2.0", "s", "3.0", "s"] in lines
     assert ["acknowledged", "1,234"] in lines
-    assert [["lost", "0"], ["doubled", "0"], ["reordered", "0"], ["left", "over", "0"]] == lines[6:10]
+    assert lines[6:10] == [["lost", "0"], ["doubled", "0"], ["reordered", "0"], ["left", "over", "0"]]
     assert summary.table().endswith("seed 7, 1:05 minutes: every promise was kept")
 
 
