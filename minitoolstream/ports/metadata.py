@@ -81,8 +81,8 @@ class MetadataStore(Protocol):
 
     async def get_upload(self, upload_id: str) -> tuple[Upload, Receipt] | None: ...
 
-    async def set_multipart(self, upload_id: str, multipart_id: str) -> Upload:
-        """The first multipart id given counts; compare the answer's."""
+    async def set_multipart(self, upload_id: str, multipart_id: str | None, lost: str | None = None) -> Upload:
+        """The first multipart id given counts, unless that is `lost`; compare the answer's. None: it has none."""
 
     async def extend_upload(self, upload_id: str) -> Upload: ...
 

@@ -13,7 +13,7 @@ from minitoolstream.ports import StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects
 from minitoolstream.services.get_receipt import known_upload
-from minitoolstream.services.issue_tickets import part_count, size_of_part
+from minitoolstream.services.issue_tickets import forget_multipart, part_count, size_of_part
 
 _log = logging.getLogger(__name__)
 _MISSING_SHOWN = 100
@@ -40,8 +40,11 @@ async def _finish_multipart(core: Core, upload: Upload) -> None:
     parts = None
     if upload.multipart_id is not None:
         parts = await core.payloads.list_parts(upload.object_name, upload.multipart_id)
-    if parts is None and await core.payloads.find(upload.object_name) is not None:
-        return
+    if parts is None:
+        if await core.payloads.find(upload.object_name) is not None:
+            return
+        if upload.multipart_id is not None:
+            await forget_multipart(core, upload, upload.multipart_id)
     missing = _missing(upload, parts or [])
     if missing:
         raise MtsError(

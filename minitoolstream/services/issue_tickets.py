@@ -11,7 +11,7 @@ from urllib.parse import quote
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
 from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
-from minitoolstream.ports import NewUpload, SignedRequest
+from minitoolstream.ports import NewUpload, SignedRequest, StoredPart
 from minitoolstream.services.core import Core
 
 _LONGEST_SIGNATURE = 7 * 24 * 3600
@@ -83,7 +83,10 @@ def size_of_part(upload: Upload, number: int) -> int:
 
 
 async def _multipart_ticket(core: Core, upload: Upload, urls: int) -> Ticket:
-    upload = await ensure_multipart(core, upload)
+    if upload.multipart_id is None:
+        upload = await ensure_multipart(core, upload)
+    else:
+        upload, _ = await living_multipart(core, upload)
     numbers = range(1, min(part_count(upload), urls) + 1)
     return Ticket(upload, parts=[sign_part(core, upload, number) for number in numbers])
 
@@ -98,6 +101,24 @@ async def ensure_multipart(core: Core, upload: Upload) -> Upload:
     known = await core.metadata.set_multipart(upload.id, multipart_id)
     if known.multipart_id != multipart_id:
         await core.payloads.abort_multipart(upload.object_name, multipart_id)
+    return known
+
+
+async def living_multipart(core: Core, upload: Upload) -> tuple[Upload, list[StoredPart]]:
+    """The upload, with a multipart that the store knows unless the object is there, and the parts that have arrived."""
+    upload = await ensure_multipart(core, upload)
+    assert upload.multipart_id is not None
+    parts = await core.payloads.list_parts(upload.object_name, upload.multipart_id)
+    if parts is None and await core.payloads.find(upload.object_name) is None:
+        upload = await ensure_multipart(core, await forget_multipart(core, upload, upload.multipart_id))
+    return upload, parts or []
+
+
+async def forget_multipart(core: Core, upload: Upload, lost: str) -> Upload:
+    """The store refuses whatever is asked for it: one that dies while it joins parts may keep neither them nor the
+    object. Parts are signed for another from now on."""
+    known = await core.metadata.set_multipart(upload.id, None, lost)
+    await core.payloads.abort_multipart(upload.object_name, lost)
     return known
 
 

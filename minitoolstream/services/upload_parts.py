@@ -11,7 +11,13 @@ from minitoolstream.domain.upload import State, Upload
 from minitoolstream.ports import StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.get_receipt import known_upload
-from minitoolstream.services.issue_tickets import SignedPart, ensure_multipart, part_count, sign_part
+from minitoolstream.services.issue_tickets import (
+    SignedPart,
+    ensure_multipart,
+    living_multipart,
+    part_count,
+    sign_part,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,7 @@ async def sign_missing_parts(core: Core, upload_id: str, start: int) -> PartsPag
     count = part_count(upload)
     if not 1 <= start <= count:
         raise bad_request(f"start must be a part of this upload, 1 to {count}", field="start")
-    upload = await ensure_multipart(core, await core.metadata.extend_upload(upload_id))
-    arrived = await _arrived(core, upload)
+    upload, arrived = await living_multipart(core, await core.metadata.extend_upload(upload_id))
     there = {part.number for part in arrived}
     missing = [number for number in range(start, count + 1) if number not in there]
     page, rest = missing[:PARTS_PER_PAGE], missing[PARTS_PER_PAGE:]

@@ -233,12 +233,13 @@ local function open_row(id)
     return row
 end
 
--- Remember the store's multipart id; the first one counts, and is what comes back.
-function M.set_multipart(id, multipart_id)
+-- Remember the store's multipart id; the first one counts, and is what comes back. `lost`: one that the store no longer
+-- knows, to be replaced.
+function M.set_multipart(id, multipart_id, lost)
     return txn.run(function()
         local row = open_row(id)
-        if row[F.multipart_id] == nil then
-            row = box.space.upload:update(id, {{'=', F.multipart_id, multipart_id}})
+        if row[F.multipart_id] == nil or row[F.multipart_id] == lost then
+            row = box.space.upload:update(id, {{'=', F.multipart_id, multipart_id}, {'=', F.parts_seen, 0}})
         end
         return M.describe(row)
     end)

@@ -205,6 +205,18 @@ async def test_the_first_multipart_id_counts(kit: Kit) -> None:
     assert (await kit.store.set_multipart(upload.id, "two")).multipart_id == "one"
 
 
+async def test_a_multipart_id_that_the_store_lost_is_replaced_once(kit: Kit) -> None:
+    upload = await kit.open()
+    await kit.store.set_multipart(upload.id, "one")
+    await kit.store.postpone_upload(upload.id, 3)
+    replaced = await kit.store.set_multipart(upload.id, "two", "one")
+    assert (replaced.multipart_id, replaced.parts_seen) == ("two", 0)
+    assert (await kit.store.set_multipart(upload.id, "three", "one")).multipart_id == "two"
+    assert (await kit.store.set_multipart(upload.id, None, "one")).multipart_id == "two"
+    assert (await kit.store.set_multipart(upload.id, None, "two")).multipart_id is None
+    assert (await kit.store.set_multipart(upload.id, "four")).multipart_id == "four"
+
+
 async def test_a_ticket_is_extended_up_to_its_longest_life(kit: Kit) -> None:
     upload = await kit.named(1)
     assert (await kit.store.extend_upload(upload.id)).expires_at >= upload.created_at + LIFE

@@ -83,6 +83,22 @@ def test_many_completes_at_once_give_one_message(deaf: Live, subject: str) -> No
     assert len(deaf.messages(subject)) == 1
 
 
+def test_a_store_that_lost_the_parts_gets_them_again(deaf: Live, subject: str) -> None:
+    """A store that is killed while it joins parts may keep neither them nor the object."""
+    ticket = uploaded(deaf, subject, producer_id="p", seqno=1)
+    store, key = deaf.minio.s3(), {"Bucket": deaf.minio.bucket, "Key": ticket["object_name"]}
+    (lost,) = multiparts_in_bucket(deaf, ticket["object_name"])
+    store.abort_multipart_upload(**key, UploadId=lost["UploadId"])
+    complete = f"/v1/uploads/{ticket['upload_id']}/complete"
+    assert deaf.api("POST", complete).code == "upload_incomplete"
+
+    again = uploaded(deaf, subject, producer_id="p", seqno=1)
+
+    assert again["upload_id"] == ticket["upload_id"]
+    assert deaf.api("POST", complete).json["state"] == "committed"
+    assert [deaf.payload(message) for message in deaf.messages(subject)] == [PAYLOAD]
+
+
 def test_an_object_made_after_the_abort_is_found_and_deleted(deaf: Live, subject: str) -> None:
     """The store may complete what was aborted a moment before; here it happens for sure, by its own hand."""
     ticket = uploaded(deaf, subject)

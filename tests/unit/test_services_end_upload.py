@@ -11,6 +11,7 @@ from minitoolstream.domain.upload import State, Upload
 from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.end_upload import abort_upload, complete_upload
 from minitoolstream.services.publish_batch import publish_batch
+from minitoolstream.services.upload_parts import sign_parts
 from tests.core_kit import CoreKit, core_kit
 
 
@@ -83,11 +84,15 @@ async def test_when_another_call_finished_the_multipart_the_key_tells() -> None:
     assert (await complete_upload(kit.core, upload.id)).state is State.COMMITTED
 
 
-async def test_a_multipart_the_store_forgot_has_all_its_parts_missing() -> None:
+async def test_a_multipart_the_store_forgot_has_all_its_parts_missing_and_they_may_be_sent_again() -> None:
     kit = core_kit(uploads__part_size=10)
     upload = (await kit.ticket(15)).upload
     kit.payloads.multiparts.clear()
     assert await code_of(kit, upload.id) == ("upload_incomplete", [1, 2])
+    renewed = (await sign_parts(kit.core, upload.id, [(1, None), (2, None)])).upload
+    put_parts(kit, renewed, {1: 10, 2: 5})
+    assert (await complete_upload(kit.core, upload.id)).state is State.COMMITTED
+    assert kit.payloads.multiparts == {}
 
 
 async def test_an_upload_that_vanished_meanwhile_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

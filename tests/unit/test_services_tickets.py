@@ -162,6 +162,26 @@ async def test_a_multipart_that_was_never_begun_is_begun_when_parts_are_signed()
     assert len((await sign_missing_parts(kit.core, upload.id, 1)).signed) == 4
 
 
+async def test_a_multipart_that_the_store_lost_is_begun_anew_when_parts_are_signed() -> None:
+    kit = core_kit(uploads__part_size=10)
+    upload = (await kit.ticket(15, producer_id="till", seqno=1)).upload
+    kit.payloads.multiparts.clear()
+    signed = (await sign_missing_parts(kit.core, upload.id, 1)).upload
+    assert signed.multipart_id not in {None, upload.multipart_id}
+    assert len(kit.payloads.multiparts) == 1
+    again = (await kit.ticket(15, producer_id="till", seqno=1)).upload
+    assert (again.id, again.multipart_id) == (upload.id, signed.multipart_id), "one that is there is kept"
+
+
+async def test_a_multipart_that_was_made_whole_is_not_begun_anew() -> None:
+    kit = core_kit(uploads__part_size=10)
+    upload = (await kit.ticket(15)).upload
+    kit.payloads.multiparts.clear()
+    kit.payloads.client_put(upload.object_name, b"x" * 15)
+    assert (await sign_missing_parts(kit.core, upload.id, 1)).upload.multipart_id == upload.multipart_id
+    assert kit.payloads.multiparts == {}
+
+
 @pytest.mark.parametrize("number", [0, 5, -1])
 async def test_a_part_that_does_not_exist_is_refused(number: int) -> None:
     kit = core_kit(uploads__part_size=10)

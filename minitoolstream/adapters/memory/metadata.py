@@ -101,9 +101,10 @@ class MemoryMetadata:
         row = self._uploads.rows.get(upload_id)
         return (row.described(), self._uploads.receipt(row)) if row else None
 
-    async def set_multipart(self, upload_id: str, multipart_id: str) -> Upload:
+    async def set_multipart(self, upload_id: str, multipart_id: str | None, lost: str | None = None) -> Upload:
         row = self._open(upload_id)
-        row.multipart_id = row.multipart_id or multipart_id
+        if row.multipart_id in {None, lost}:
+            row.multipart_id, row.parts_seen = multipart_id, 0
         return row.described()
 
     async def extend_upload(self, upload_id: str) -> Upload:

@@ -55,8 +55,8 @@ class TarantoolMetadata:
         found = await self._tarantool.call("upload_get", upload_id)
         return _pair(found) if found else None
 
-    async def set_multipart(self, upload_id: str, multipart_id: str) -> Upload:
-        return _made(await self._tarantool.call("upload_set_multipart", upload_id, multipart_id))
+    async def set_multipart(self, upload_id: str, multipart_id: str | None, lost: str | None = None) -> Upload:
+        return _made(await self._tarantool.call("upload_set_multipart", upload_id, multipart_id, lost))
 
     async def extend_upload(self, upload_id: str) -> Upload:
         life, longest = self._times["life"], self._times["max_life"]
