@@ -43,9 +43,9 @@ async def adopt_orphans(core: Core, progress: Progress = silent) -> Decided:
     purges = await newest_purges(core)
     for name in orphans:
         adopted = await _adopt(core, name, since, purges)
-        decided.messages += adopted
+        decided.messages += adopted or 0
         decided.objects += bool(adopted)
-        if not adopted:
+        if adopted == 0:
             decided.left.append(name)
         progress(f"adopting: {decided.objects + len(decided.left)} of {len(orphans)} objects")
     await core.restores.end_recovery(adopted=True)
@@ -72,8 +72,9 @@ async def _must_wait(core: Core) -> int:
     return position.journal_at or 0
 
 
-async def _adopt(core: Core, name: str, since: int, purges: Purges) -> int:
-    """`since`: a pack is committed soon after it was named, or never; a payload soon after it was stored."""
+async def _adopt(core: Core, name: str, since: int, purges: Purges) -> int | None:
+    """How many messages it gave; None when it goes. `since`: a pack is committed soon after it was named, or never; a
+    payload soon after it was stored."""
     try:
         if name.startswith(PACK_PREFIX):
             made = made_at_ms(name.removeprefix(PACK_PREFIX))
@@ -86,7 +87,7 @@ async def _adopt(core: Core, name: str, since: int, purges: Purges) -> int:
         return 0  # one that cannot be read, or that its subject does not take, is left as it is
 
 
-async def _adopt_pack(core: Core, name: str, doomed: Purges) -> int:
+async def _adopt_pack(core: Core, name: str, doomed: Purges) -> int | None:
     """`doomed`: what was purged after the pack was made. It does not come back, and its bytes go."""
     length = head_length(await core.payloads.get_range(name, 0, HEAD_PREFIX - 1))
     described = read_head(await core.payloads.get_range(name, 0, length - 1)) if length else None
@@ -95,6 +96,7 @@ async def _adopt_pack(core: Core, name: str, doomed: Purges) -> int:
     kept = [group for group in groups if group["subject"] not in doomed]
     if purge is not None and not kept:
         await core.restores.discard_deleted([name])
+        return None
     return await core.restores.adopt_pack(name, kept, purge) if kept else 0
 
 
