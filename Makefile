@@ -12,7 +12,7 @@ CHAOS ?=
 PYTEST ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help up down test check chaos dist bench clean
+.PHONY: help up down test check chaos proto dist bench clean
 
 help:
 	@echo "make up      start Tarantool, an object store and the host (UP=--quick: at once, with an emulated store)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test    static checks, then all tests on real servers (PYTEST='-k name' for some)"
 	@echo "make check   the static checks alone"
 	@echo "make chaos   200 random kills while everything is in use, then a table (CHAOS='--cycles 50 --seed 7')"
+	@echo "make proto   the code and reference of proto/, which are checked in"
 	@echo "make dist    a wheel in dist/"
 	@echo "make bench   measure, into bench/results/"
 	@echo "make clean   remove what can be made again; keeps .venv and .mts"
@@ -38,6 +39,9 @@ check: $(VENV)/.dev
 
 chaos: $(VENV)/.dev
 	@$(BIN)/python -m tests.chaos $(CHAOS)
+
+proto: $(VENV)/.dev
+	@$(BIN)/python -m scripts.proto
 
 dist: $(VENV)/.runtime
 	@rm -rf dist

@@ -70,10 +70,11 @@ _body_limit = between(size, "1KiB", "1GiB")
 _memory = between(size, "32MiB", "1TiB")
 _signature_life = between(duration, "1s", "7d")  # of what S3 signs
 _grace = between(duration, "0s", "7d")
+_port = between(integer, 0, 65535)
 _trash_grace = between(duration, "0s", "30d")
 OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
-    Option("server.port", 0, between(integer, 0, 65535), "port of the host; 0: a free one, remembered under `.mts/`"),
+    Option("server.port", 0, _port, "port of the host; 0: a free one, remembered under `.mts/`"),
     Option("server.workers", 0, between(integer, 0, 256), "worker processes of the host; 0: one for two cores"),
     Option("server.urls", (), words, "addresses of hosts, for CLI and SDK, tried in turn", short="MTS_URL"),
     Option("server.cors_origins", (), words, "web origins that may call the API from a browser"),
@@ -121,13 +122,27 @@ OPTIONS: tuple[Option, ...] = (
     Option("journal.interval", 5.0, between(duration, "10ms", "5m"), "pause between two writes of the journal"),
     Option("backup.interval", 86400.0, between(duration, "0s", "1y"), "time between two backups by the host; 0: none"),
     Option("backup.keep", 7, between(integer, 1, 1000), "backups of the host that are kept in the bucket"),
+    Option("grpc.enabled", True, boolean, "whether `mts up` starts the gRPC servers"),
+    Option("grpc.ingress_port", 50051, _port, "port of `IngressService`; unset: this or a free one; 0: a free one"),
+    Option("grpc.egress_port", 50052, _port, "port of `EgressService`, likewise"),
+    Option("grpc.max_concurrent_streams", 1000, between(integer, 1, 100_000), "gRPC calls at once on one connection"),
+    Option("grpc.max_connection_idle", 300.0, between(duration, "1s", "1d"), "when an unused connection is closed"),
+    Option("grpc.keepalive", 30.0, between(duration, "1s", "1h"), "pause between pings on a silent connection"),
+    Option("grpc.message_limit", 4 * MIB, between(size, "64KiB", "64MiB"), "largest answer; most clients take 4 MiB"),
+    Option("grpc.legacy_open", False, boolean, "let clients of the older interface in without a token"),
+    Option("subscription.batch_size", 10, between(integer, 1, 1000), "messages for a gRPC call that names no number"),
+    Option(
+        "subscription.check_interval",
+        1.0,
+        between(duration, "10ms", "1h"),
+        "how soon a reader of the older interface that is behind is told again",
+    ),
     Option("logging.level", "info", one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
     Option("logging.format", "json", one_of("json", "text"), "json or text"),
 )
 NO_EFFECT = {
-    "subscription": "commits wake readers, who say themselves how many (`limit`) and how long to wait (`wait`)",
+    "subscription.max_wait_time": "commits wake readers, who say themselves how long to wait",
     "vault": "secrets come from the environment or `.mts/`",
-    "server.grpc": "there is no gRPC yet",
     "tarantool.pool_size": "one connection carries all calls of a process",
 }
 _BY_KEY = {option.key: option for option in OPTIONS}
@@ -313,13 +328,17 @@ def _read_yaml(path: Path, report: _Report, *, required: bool) -> tuple[dict[str
 
 
 def _flat(content: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """`section.name` and its value; a section that has no effect, or is none, as it is."""
+    """`section.name` and its value; a section that has no effect, or is none, as it is. The specification writes the
+    section `grpc` inside of `server`."""
     for section, entries in content.items():
         if section in NO_EFFECT or not isinstance(entries, dict):
             yield str(section), entries
             continue
         for name, value in entries.items():
-            yield f"{section}.{name}", value
+            if (section, name) == ("server", "grpc") and isinstance(value, dict):
+                yield from _flat({"grpc": value})
+            else:
+                yield f"{section}.{name}", value
 
 
 def _did_you_mean(key: str) -> str:

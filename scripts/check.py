@@ -1,4 +1,4 @@
-"""The static checks: ruff, mypy, luacheck, bandit. All run, also after one has failed."""
+"""The static checks: ruff, mypy, luacheck, bandit, buf. All run, also after one has failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
-from scripts import tools
+from scripts import proto, tools
 
 _BIN = Path(sys.executable).parent
 _PYTHON_FOLDERS = ("minitoolstream", "functions", "tests", "scripts", "bench", "examples")
@@ -26,6 +26,9 @@ def main() -> int:
         ("mypy", [_BIN / "mypy", "--strict", "--explicit-package-bases", *folders], os.environ),
         ("luacheck", [luacheck.path, "--quiet", "tarantool"], tools.environ(luacheck)),
         ("bandit", [_BIN / "bandit", "--quiet", "-c", "pyproject.toml", "-r", *_shipped()], os.environ),
+        ("buf lint", [_BIN / "buf", "lint"], os.environ),
+        ("buf format", [_BIN / "buf", "format", "--diff", "--exit-code"], os.environ),
+        ("buf breaking", [_BIN / "buf", "breaking", "--against", proto.PUBLISHED], os.environ),
     ]
     failed = [name for name, command, environ in checks if not _passes(name, command, environ)]
     if failed:

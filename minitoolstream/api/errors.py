@@ -1,4 +1,4 @@
-"""The one table from error codes to HTTP statuses, and the error's shape on the wire."""
+"""The one table from error codes to HTTP and gRPC statuses, and the error's shape on the wire."""
 
 from __future__ import annotations
 
@@ -12,57 +12,76 @@ from minitoolstream.domain.errors import MtsError
 if TYPE_CHECKING:
     from minitoolstream.api.app import Response
 
-HTTP_STATUS = {
-    "bad_request": 400,
-    "codec_not_allowed": 400,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "not_found": 404,
-    "unknown_durable": 404,
-    "unknown_subject": 404,
-    "unknown_transaction": 404,
-    "method_not_allowed": 405,
-    "request_timeout": 408,
-    "upload_conflict": 409,
-    "upload_incomplete": 409,
-    "seqno_skipped": 409,
-    "seqno_too_old": 409,
-    "seqno_in_use": 409,
-    "producer_fenced": 409,
-    "upload_final": 409,
-    "already_exists": 409,
-    "mode_mismatch": 409,
-    "sessions_active": 409,
-    "session_fenced": 409,
-    "unknown_session": 409,
-    "partition_lost": 409,
-    "lease_lost": 409,
-    "beyond_end": 409,
-    "position_moved": 409,
-    "producer_in_transaction": 409,
-    "transaction_ended": 409,
-    "transaction_conflict": 409,
-    "recovery_conflict": 409,
-    "already_running": 409,
-    "inconsistent": 409,
-    "payload_missing": 410,
-    "payload_gone": 410,
-    "too_large": 413,
-    "transaction_too_large": 413,
-    "idempotency_conflict": 422,
-    "overloaded": 429,
-    "quota_exceeded": 429,
-    "rate_limited": 429,
-    "internal": 500,
-    "not_configured": 500,
-    "bad_config": 500,
-    "checksum_mismatch": 500,
-    "unavailable": 503,
+STATUSES: dict[str, tuple[int, str]] = {
+    "bad_request": (400, "INVALID_ARGUMENT"),
+    "codec_not_allowed": (400, "INVALID_ARGUMENT"),
+    "unauthorized": (401, "UNAUTHENTICATED"),
+    "forbidden": (403, "PERMISSION_DENIED"),
+    "not_found": (404, "NOT_FOUND"),
+    "unknown_durable": (404, "NOT_FOUND"),
+    "unknown_subject": (404, "NOT_FOUND"),
+    "unknown_transaction": (404, "NOT_FOUND"),
+    "method_not_allowed": (405, "UNIMPLEMENTED"),
+    "request_timeout": (408, "DEADLINE_EXCEEDED"),
+    "upload_conflict": (409, "FAILED_PRECONDITION"),
+    "upload_incomplete": (409, "FAILED_PRECONDITION"),
+    "seqno_skipped": (409, "FAILED_PRECONDITION"),
+    "seqno_too_old": (409, "FAILED_PRECONDITION"),
+    "seqno_in_use": (409, "FAILED_PRECONDITION"),
+    "producer_fenced": (409, "FAILED_PRECONDITION"),
+    "upload_final": (409, "FAILED_PRECONDITION"),
+    "already_exists": (409, "ALREADY_EXISTS"),
+    "mode_mismatch": (409, "FAILED_PRECONDITION"),
+    "sessions_active": (409, "FAILED_PRECONDITION"),
+    "session_fenced": (409, "FAILED_PRECONDITION"),
+    "unknown_session": (409, "FAILED_PRECONDITION"),
+    "partition_lost": (409, "FAILED_PRECONDITION"),
+    "lease_lost": (409, "FAILED_PRECONDITION"),
+    "beyond_end": (409, "OUT_OF_RANGE"),
+    "position_moved": (409, "FAILED_PRECONDITION"),
+    "producer_in_transaction": (409, "FAILED_PRECONDITION"),
+    "transaction_ended": (409, "FAILED_PRECONDITION"),
+    "transaction_conflict": (409, "ABORTED"),
+    "recovery_conflict": (409, "FAILED_PRECONDITION"),
+    "already_running": (409, "FAILED_PRECONDITION"),
+    "inconsistent": (409, "FAILED_PRECONDITION"),
+    "payload_missing": (410, "DATA_LOSS"),
+    "payload_gone": (410, "DATA_LOSS"),
+    "too_large": (413, "RESOURCE_EXHAUSTED"),
+    "transaction_too_large": (413, "RESOURCE_EXHAUSTED"),
+    "idempotency_conflict": (422, "INVALID_ARGUMENT"),
+    "overloaded": (429, "RESOURCE_EXHAUSTED"),
+    "quota_exceeded": (429, "RESOURCE_EXHAUSTED"),
+    "rate_limited": (429, "RESOURCE_EXHAUSTED"),
+    "internal": (500, "INTERNAL"),
+    "not_configured": (500, "INTERNAL"),
+    "bad_config": (500, "INTERNAL"),
+    "checksum_mismatch": (500, "INTERNAL"),
+    "unavailable": (503, "UNAVAILABLE"),
 }
+"""For each code its HTTP status and the name of its gRPC status."""
+HTTP_STATUS = {code: http for code, (http, _) in STATUSES.items()}
+_WRONG_REQUEST = 1  # as the specification has it
+_NOT_IN_ANSWERS = frozenset(
+    {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "INTERNAL"}
+)
 
 
 def http_status(error: MtsError) -> int:
     return HTTP_STATUS.get(error.code, 500)
+
+
+def grpc_status(error: MtsError) -> str:
+    """The name of the gRPC status."""
+    return STATUSES.get(error.code, (500, "INTERNAL"))[1]
+
+
+def answer_code(error: MtsError) -> int | None:
+    """The `status_code` of a gRPC answer for what is wrong with a request; None for what is no answer but a status."""
+    if grpc_status(error) in _NOT_IN_ANSWERS:
+        return None
+    status = http_status(error)
+    return _WRONG_REQUEST if status == 400 else status
 
 
 def error_body(error: MtsError) -> dict[str, dict[str, object]]:

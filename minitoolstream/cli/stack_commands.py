@@ -287,4 +287,13 @@ def serve(as_json: bool) -> None:  # noqa: ARG001 - it concerns errors only
     sys.exit(run(load_settings()))
 
 
-COMMANDS: list[click.Command] = [up, down, status, logs, token, config, serve]
+@click.command("grpc")
+@json_option
+def grpc_servers(as_json: bool) -> None:  # noqa: ARG001 - it concerns errors only
+    """Run the gRPC servers in the foreground; `mts up` does this for you."""
+    from minitoolstream.grpc.serve import serve_grpc
+
+    sys.exit(serve_grpc(load_settings()))
+
+
+COMMANDS: list[click.Command] = [up, down, status, logs, token, config, serve, grpc_servers]

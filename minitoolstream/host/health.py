@@ -23,15 +23,25 @@ async def readyz(request: Request) -> Response:
     if core.draining.is_set():
         response = answer({"status": "stopping", "parts": {}}, 503)
     else:
-        states = await asyncio.gather(_state(core.metadata.check()), _state(core.payloads.check()))
-        parts = dict(zip(("tarantool", "object_store"), states, strict=True))
-        ready = all(state == "ok" for state in states)
-        if ready and (problem := await _state(core.ceiling.keep())) != "ok":
-            parts["sequences"], ready = problem, False
+        parts = await _parts(core)
+        ready = all(state == "ok" for state in parts.values())
         response = answer({"status": "ok" if ready else "unavailable", "parts": parts}, 200 if ready else 503)
     if response.status == 503:
         response.headers["retry-after"] = "1"
     return response
+
+
+async def _parts(core: Core) -> dict[str, str]:
+    states = await asyncio.gather(_state(core.metadata.check()), _state(core.payloads.check()))
+    parts = dict(zip(("tarantool", "object_store"), states, strict=True))
+    if all(state == "ok" for state in states) and (problem := await _state(core.ceiling.keep())) != "ok":
+        parts["sequences"] = problem
+    return parts
+
+
+async def problem_of(core: Core) -> str:
+    """What stands against a publish now; empty when nothing does."""
+    return "; ".join(f"{part}: {state}" for part, state in (await _parts(core)).items() if state != "ok")
 
 
 async def _state(check: Awaitable[object]) -> str:

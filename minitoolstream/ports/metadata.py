@@ -59,10 +59,11 @@ class Changes:
 
 
 class PackResult(msgspec.Struct, frozen=True, gc=False):
-    """A receipt, or the error that this message alone met."""
+    """A receipt, or the error that this message alone met. `object_name`: the pack that a new message lies in."""
 
     receipt: Receipt | None
     error: MtsError | None = None
+    object_name: str = ""
 
 
 class GroupResults(list[PackResult]):

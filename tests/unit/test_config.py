@@ -229,10 +229,23 @@ def test_endpoints_with_and_without_a_scheme(folder: Path, text: str) -> None:
 
 
 def test_sections_of_the_specification_that_have_no_effect_yet_are_said(folder: Path) -> None:
-    settings = load(folder, "vault: {default: 24h}\nsubscription: {}\nserver: {port: 5}")
+    settings = load(folder, "vault: {default: 24h}\nsubscription: {max_wait_time: 30s}\nserver: {port: 5}")
     assert settings["server.port"] == 5
     assert [warning for warning in settings.warnings if "`vault` has no effect" in warning]
     assert len(settings.warnings) == 2
+
+
+def test_the_servers_settings_of_the_specification_are_those_of_grpc(folder: Path) -> None:
+    settings = load(
+        folder,
+        "server: {grpc: {max_concurrent_streams: 50, max_connection_idle: 5m, keepalive: 30s}}\n"
+        "subscription: {check_interval: 2s, batch_size: 7}",
+    )
+    assert settings["grpc.max_concurrent_streams"] == 50
+    assert settings["grpc.max_connection_idle"] == 300
+    assert (settings["subscription.check_interval"], settings["subscription.batch_size"]) == (2, 7)
+    with pytest.raises(MtsError, match="unknown key `grpc.nothing`"):
+        load(folder, "server: {grpc: {nothing: 1}}")
 
 
 def test_the_time_of_messages_is_read_as_the_specification_writes_it(folder: Path) -> None:

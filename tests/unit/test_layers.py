@@ -29,8 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "functions": {"api", "services", "domain", "bootstrap"},
     "host": {"api", "bootstrap", "bundle", "config", "domain", "net", "ports", "request_id", "services"},
     "client": {"api", "config", "domain", "net"},
+    "pb": set(),
+    "grpc": {"api", "bootstrap", "config", "domain", "host", "net", "pb", "ports", "request_id", "services"},
+    "connector": {"client", "config", "domain", "pb"},
     "stack": {"bundle", "client", "config", "domain", "net"},
-    "cli": {"bootstrap", "client", "config", "domain", "host", "services", "setting_values", "stack"},
+    "cli": {"bootstrap", "client", "config", "domain", "grpc", "host", "services", "setting_values", "stack"},
 }
 """Everyone may import its own layer; `api` opens the core where a Lambda's first call needs it, `cli` where a command
 of an operator works without a host (backup, restore)."""
@@ -145,6 +148,20 @@ def test_the_client_comes_without_the_server() -> None:
     assert ours <= MAY_IMPORT["client"] | MAY_IMPORT["config"] | {"client"}
     roots = {name.split(".")[0] for name in loaded}
     assert not roots & {"asynctnt", "boto3", "botocore", "chalice", "uvicorn", "uvloop", "minio", "prometheus_client"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "minitoolstream.cli.main",
+        "minitoolstream.client",
+        "minitoolstream.host.serve",
+        "minitoolstream.host.functions as f; f.load_functions(); import minitoolstream.bootstrap",
+    ],
+)
+def test_grpc_is_an_extra_that_nothing_else_needs(module: str) -> None:
+    roots = {name.split(".")[0] for name in loaded_by(module)}
+    assert not roots & {"grpc", "google", "grpc_health", "grpc_reflection"}
 
 
 def test_a_function_opens_no_connection_when_it_is_imported() -> None:

@@ -58,7 +58,7 @@ class GroupCommit:
         offset = self.uploads.order.lane(self.group.subject).next_offset + len(self.run)
         receipt = Receipt(State.COMMITTED, None, self._next_sequence, 0, offset)
         self.run.append(index)
-        return PackResult(receipt)
+        return PackResult(receipt, None, self.object_name)
 
     def _close_run(self) -> None:
         if not self.run:

@@ -96,7 +96,7 @@ class TarantoolMetadata:
             "all_or_none": all_or_none,
         }
         results = await self._tarantool.call("publish_batch", pack, self._pack_grace)
-        return [_pack_results(group, result) for group, result in zip(groups, results, strict=True)]
+        return [_pack_results(object_name, group, result) for group, result in zip(groups, results, strict=True)]
 
     async def start_producer(
         self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
@@ -241,14 +241,15 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _pack_results(group: Group, result: dict[str, Any]) -> GroupResults:
+def _pack_results(name: str, group: Group, result: dict[str, Any]) -> GroupResults:
     if "error" in result:  # of a transaction: all or none
         return GroupResults([PackResult(None, _error(result["error"]))] * len(group.sizes))
     answers: list[PackResult | None] = [None] * len(group.sizes)
     committed = State.COMMITTED  # Python 3.11 runs a function whenever a member is named
     for first, count, sequence, partition, offset in result["runs"]:
         answers[first : first + count] = [
-            PackResult(Receipt(committed, None, sequence + step, partition, offset + step)) for step in range(count)
+            PackResult(Receipt(committed, None, sequence + step, partition, offset + step), None, name)
+            for step in range(count)
         ]
     for first, count, upload_id in result.get("staged", ()):
         staged = PackResult(Receipt(State.STORED, upload_id, transaction_id=group.transaction_id))

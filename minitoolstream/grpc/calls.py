@@ -1,0 +1,186 @@
+"""What every call goes through: who asks, one shape of errors, what is counted and logged."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import Enum
+from time import perf_counter
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from minitoolstream.api.auth import BearerGuard
+from minitoolstream.api.errors import answer_code, grpc_status, http_status
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.request_id import request_id
+
+ERROR_CODE = "mts-error-code"
+Context = grpc.aio.ServicerContext[Any, Any]
+_log = logging.getLogger("mts.grpc")
+
+
+class Told(Enum):
+    """How a service tells what is wrong with a request."""
+
+    IN_ANSWER = "in the answer; what is not the request's fault as a status"
+    ALL_IN_ANSWER = "in the answer, whatever it is"
+    UNKNOWN = "as status UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`guard` None: whoever comes is let in. `count` gets a method, its status and its seconds."""
+
+    guard: BearerGuard | None
+    told: Told
+    count: Callable[[str, int, float], None]
+    new_id: Callable[[], str]
+
+
+def handlers(service: ServiceDescriptor, servicer: object, gate: Gate) -> grpc.GenericRpcHandler:
+    """Every method of a service by the servicer's coroutine, or async generator, of the same name."""
+    found = {method.name: _handler(method, servicer, gate) for method in service.methods}
+    return grpc.method_handlers_generic_handler(service.full_name, found)
+
+
+def _handler(method: MethodDescriptor, servicer: object, gate: Gate) -> grpc.RpcMethodHandler[Any, Any]:
+    call = _Call(method, getattr(servicer, _snake_case(method.name)), gate)
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(call.stream, call.read, _write)
+    if method.client_streaming:
+        return grpc.stream_unary_rpc_method_handler(call.take_stream, call.read, _write)
+    return grpc.unary_unary_rpc_method_handler(call.answer, call.read, _write)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _write(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+class _Unreadable:
+    """What came in place of a request."""
+
+
+class _Call:
+    """One method of a service."""
+
+    def __init__(self, method: MethodDescriptor, behaviour: Callable[..., Any], gate: Gate) -> None:
+        self._name = method.full_name
+        self._behaviour = behaviour
+        self._gate = gate
+        self._request = GetMessageClass(method.input_type)
+        self._response = GetMessageClass(method.output_type)
+        self._fields = method.output_type.fields_by_name
+
+    def read(self, body: bytes) -> Message | _Unreadable:
+        """Reading must not fail: gRPC would answer that something unexpected has happened."""
+        try:
+            return self._request.FromString(body)
+        except DecodeError:
+            return _Unreadable()
+
+    async def answer(self, request: Any, context: Context) -> Any:
+        with _Measured(self._name, self._gate, context) as measured:
+            try:
+                self._begin(request, context)
+                return await self._behaviour(request, context)
+            except Exception as error:
+                return await self._refuse(measured.failed(error), context)
+
+    async def take_stream(self, requests: AsyncIterator[Any], context: Context) -> Any:
+        with _Measured(self._name, self._gate, context) as measured:
+            try:
+                self._begin(None, context)
+                return await self._behaviour(_readable(requests), context)
+            except Exception as error:
+                return await self._refuse(measured.failed(error), context)
+
+    async def stream(self, request: Any, context: Context) -> None:
+        """Each answer is asked for when the one before is out of our hands: a slow reader is waited for."""
+        with _Measured(self._name, self._gate, context) as measured:
+            try:
+                self._begin(request, context)
+                async with aclosing(self._behaviour(request, context)) as responses:
+                    async for response in responses:
+                        await context.write(response)
+            except Exception as error:
+                await context.write(await self._refuse(measured.failed(error), context))
+
+    def _begin(self, request: Any, context: Context) -> None:
+        if self._gate.guard is not None:
+            self._gate.guard.principal_of(metadata_of(context))
+        _must_be_readable(request)
+
+    async def _refuse(self, error: MtsError, context: Context) -> Any:
+        """The answer that tells of the error; or the call ends here with a status."""
+        trailer = ((ERROR_CODE, error.code),)
+        code = answer_code(error)
+        if self._gate.told is Told.ALL_IN_ANSWER and error.code != "unauthorized":
+            code = code or 1
+        if self._gate.told is not Told.UNKNOWN and code is not None:
+            context.set_trailing_metadata(trailer)
+            if "status_code" in self._fields:
+                return self._response(status_code=code, error_message=error.message)
+            if "error" in self._fields:
+                return self._response(error={"code": code, "message": error.message})
+        status = grpc_status(error)
+        if self._gate.told is Told.UNKNOWN and error.code not in {"unauthorized", "unavailable"}:
+            status = "UNKNOWN"
+        return await context.abort(grpc.StatusCode[status], error.message, trailer)
+
+
+def metadata_of(context: Context) -> Mapping[str, str]:
+    sent: Sequence[tuple[str, str | bytes]] = context.invocation_metadata() or ()  # type: ignore[assignment]
+    return {name: value for name, value in sent if isinstance(value, str)}
+
+
+def _must_be_readable(request: object) -> None:
+    if isinstance(request, _Unreadable):
+        raise bad_request("the message cannot be read: its fields do not fit, or a text in it is not valid UTF-8")
+
+
+async def _readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        _must_be_readable(request)
+        yield request
+
+
+class _Measured:
+    """Counts a call when it has ended, and logs what is our fault."""
+
+    def __init__(self, name: str, gate: Gate, context: Context) -> None:
+        self._name = name
+        self._gate = gate
+        self._context = context
+        self._began = perf_counter()
+        self._status = 200
+        self._token = request_id.set(gate.new_id())
+
+    def __enter__(self) -> _Measured:
+        return self
+
+    def failed(self, error: Exception) -> MtsError:
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        if not isinstance(error, MtsError):
+            _log.error("%s failed", self._name, exc_info=error)
+            error = MtsError("internal", "something went wrong on our side; the log says more")
+        self._status = http_status(error)
+        if self._status >= 500:
+            _log.warning("%s: %s: %s", self._name, error.code, error.message)
+        return error
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._status = 499  # the client left, or its deadline passed
+        self._gate.count(self._name, self._status, perf_counter() - self._began)

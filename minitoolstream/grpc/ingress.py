@@ -1,0 +1,138 @@
+"""`minitoolstream.v1.IngressService`: the use cases of publishing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from minitoolstream.api.errors import answer_code, http_status
+from minitoolstream.domain.checks import check_idempotency_key
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK
+from minitoolstream.domain.pack import InlineMessage
+from minitoolstream.domain.subject import check_upload_id
+from minitoolstream.domain.upload import Receipt
+from minitoolstream.grpc.calls import Context, metadata_of
+from minitoolstream.grpc.shapes import inline_message, upload_spec, v1_parts, v1_receipt, v1_ticket
+from minitoolstream.grpc.slots import Slots
+from minitoolstream.pb import ingress_v1_pb2 as pb
+from minitoolstream.ports import PackResult
+from minitoolstream.services.core import Core
+from minitoolstream.services.end_upload import complete_upload
+from minitoolstream.services.fetch_messages import get_message
+from minitoolstream.services.get_receipt import get_receipt
+from minitoolstream.services.issue_tickets import issue_tickets
+from minitoolstream.services.publish_inline import publish_inline
+from minitoolstream.services.publish_stream import publish_stream
+from minitoolstream.services.upload_parts import sign_missing_parts
+
+STREAMS_AT_ONCE = 8  # each holds two parts of its payload
+_KEY = "idempotency-key"
+_SILENCE = 20.0
+
+
+class Ingress:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._most = int(core.settings["server.inline_limit"])
+        self._streams = Slots(STREAMS_AT_ONCE, "uploads")
+
+    async def publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
+        message = self._message(request)
+        key = metadata_of(context).get(_KEY)
+        if key is not None:
+            message.key = check_idempotency_key(key)
+        return await self._published(await publish_inline(self._core, message))
+
+    async def publish_batch(self, request: pb.PublishBatchRequest, _context: Context) -> pb.PublishBatchResponse:
+        """All go to the packer, which puts those together that may be, and splits what is too much for one pack."""
+        if len(request.messages) > MAX_MESSAGES_PER_PACK:
+            raise bad_request(f"a batch has at most {MAX_MESSAGES_PER_PACK} messages", field="messages")
+        results = await asyncio.gather(*map(self._of_batch, request.messages))
+        published = sum(result.status_code == 0 for result in results)
+        return pb.PublishBatchResponse(
+            results=results,
+            total_count=len(results),
+            success_count=published,
+            error_count=len(results) - published,
+        )
+
+    async def _of_batch(self, request: pb.PublishRequest) -> pb.PublishResponse:
+        try:
+            return await self._published(await publish_inline(self._core, self._message(request)))
+        except MtsError as error:
+            code = answer_code(error) or http_status(error)
+            return pb.PublishResponse(status_code=code, error_message=error.message)
+
+    def _message(self, request: pb.PublishRequest) -> InlineMessage:
+        return inline_message(request.subject, request.data, request.headers, self._most)
+
+    async def _published(self, result: PackResult) -> pb.PublishResponse:
+        receipt = result.receipt
+        if receipt is None:
+            assert result.error is not None
+            raise result.error
+        sequence, name = receipt.sequence or 0, result.object_name
+        if not name and sequence:
+            name = (await get_message(self._core, sequence)).object_name
+        return pb.PublishResponse(sequence=sequence, object_name=name)
+
+    async def publish_stream(
+        self, requests: AsyncIterator[pb.PublishStreamRequest], _context: Context
+    ) -> pb.PublishStreamResponse:
+        pieces = _Pieces(requests)
+        first = await pieces.next()
+        if first is None or first.WhichOneof("piece") != "upload":
+            raise bad_request("a stream begins with its `upload`", field="upload")
+        subject, spec = upload_spec(first.upload)
+        async with self._streams.one():
+            receipt, name = await publish_stream(self._core, subject, spec, pieces.data())
+        if receipt.sequence is None:
+            receipt = await get_receipt(self._core, receipt.upload_id or "") if receipt.upload_id else receipt
+        if receipt.sequence is None:
+            why = receipt.reason or "it waits for an earlier seqno"
+            raise MtsError("upload_conflict", f"the payload is {receipt.state}: {why}", {"state": receipt.state})
+        return pb.PublishStreamResponse(sequence=receipt.sequence, object_name=name)
+
+    async def issue_ticket(self, request: pb.IssueTicketRequest, _context: Context) -> pb.IssueTicketResponse:
+        wanted = request.WhichOneof("wanted")
+        if wanted == "upload_id":
+            upload_id = check_upload_id(request.upload_id)
+            return v1_parts(await sign_missing_parts(self._core, upload_id, request.from_part or 1))
+        if wanted is None:
+            raise bad_request("say which `upload` shall come, or which `upload_id` shall be signed", field="upload")
+        subject, spec = upload_spec(request.upload)
+        (issued,) = await issue_tickets(self._core, subject, [spec])
+        if isinstance(issued, Receipt):
+            return pb.IssueTicketResponse(receipt=v1_receipt(issued))
+        return v1_ticket(issued)
+
+    async def get_receipt(self, request: pb.GetReceiptRequest, _context: Context) -> pb.GetReceiptResponse:
+        upload_id = check_upload_id(request.upload_id)
+        if not request.wait_seconds >= 0:
+            raise bad_request("wait_seconds must not be negative", field="wait_seconds")
+        if request.complete:
+            receipt = await complete_upload(self._core, upload_id)
+        else:
+            receipt = await get_receipt(self._core, upload_id, request.wait_seconds)
+        return pb.GetReceiptResponse(receipt=v1_receipt(receipt))
+
+
+class _Pieces:
+    """A client's stream; one that says nothing for long has gone."""
+
+    def __init__(self, requests: AsyncIterator[pb.PublishStreamRequest]) -> None:
+        self._requests = requests
+
+    async def next(self) -> pb.PublishStreamRequest | None:
+        try:
+            async with asyncio.timeout(_SILENCE):
+                return await anext(self._requests, None)
+        except TimeoutError:
+            raise MtsError("request_timeout", f"nothing came for {_SILENCE:g} s") from None
+
+    async def data(self) -> AsyncIterator[bytes]:
+        while (piece := await self.next()) is not None:
+            if piece.WhichOneof("piece") == "upload":
+                raise bad_request("a stream has one `upload`, its first message", field="upload")
+            yield piece.data

@@ -1,0 +1,84 @@
+"""One worker process: both servers on one event loop, told by its parent when to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import uvloop
+
+from minitoolstream.bootstrap import open_core
+from minitoolstream.config import Settings
+from minitoolstream.grpc.servers import GrpcServer, make_servers
+from minitoolstream.host.board import Board
+from minitoolstream.host.health import problem_of
+from minitoolstream.host.keep_ceiling import keep_ceiling, open_sequences
+from minitoolstream.host.metrics import Metrics
+from minitoolstream.host.worker import STARTUP_FAILURE
+from minitoolstream.services.core import Core
+
+LOOK_EVERY = 2.0
+log = logging.getLogger("mts.grpc")
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcWorker:
+    """What all workers share; made before they are forked."""
+
+    settings: Settings
+    board: Board
+    ingress: str
+    egress: str
+    drain_seconds: float
+
+    def run(self, slot: int, parent: int) -> None:
+        """Serve until SIGTERM, or until `parent`, the read end of a pipe, says that the parent is gone."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(Metrics(self.board, slot), parent))
+
+    async def _serve(self, metrics: Metrics, parent: int) -> None:
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
+        # Ctrl-C reaches the whole group; the parent decides what it means.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        loop.add_reader(parent, stopping.set)
+        core = await open_core(self.settings, metrics)
+        try:
+            servers = make_servers(core, metrics, self.ingress, self.egress)
+            for server in servers:
+                await server.start()
+        except Exception:
+            log.exception("the worker cannot start")
+            sys.exit(STARTUP_FAILURE)
+        await open_sequences(core)
+        tasks = [asyncio.create_task(keep_ceiling(core)), asyncio.create_task(_keep_states(core, servers))]
+        await stopping.wait()
+        loop.remove_reader(parent)
+        await drain(core, servers, self.drain_seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await core.close()
+
+
+async def drain(core: Core, servers: Sequence[GrpcServer], seconds: float) -> None:
+    """No new calls; what only waits is told to come back, what runs may end."""
+    core.draining.set()
+    await asyncio.gather(*(server.stop(seconds) for server in servers))
+
+
+async def _keep_states(core: Core, servers: Sequence[GrpcServer]) -> None:
+    """Health for balancers: whether a publish would work now."""
+    known = ""
+    while True:
+        problem = await problem_of(core)
+        if problem != known:
+            log.warning("not serving: %s", problem) if problem else log.info("serving again")
+        known = problem
+        for server in servers:
+            await server.tell(serving=not problem)
+        await asyncio.sleep(LOOK_EVERY)

@@ -1,0 +1,1 @@
+"""What `make proto` makes of the `.proto` files; nothing here is written by hand."""

@@ -1,0 +1,105 @@
+"""A payload that comes through us piece by piece: into the store as an upload, never all of it in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
+from minitoolstream.services.core import Core
+from minitoolstream.services.end_upload import abort_upload, complete_upload
+from minitoolstream.services.issue_tickets import issue_tickets
+
+
+@dataclass(slots=True)
+class _Intake:
+    """The bytes of an upload as they come: counted, hashed, gathered into parts. One part is on its way to the store
+    while the next is gathered."""
+
+    core: Core
+    upload: Upload
+    part_bytes: int
+    gathered: bytearray = field(default_factory=bytearray)
+    received: int = 0
+    number: int = 0
+    hashed: hashlib._Hash = field(default_factory=hashlib.sha256)
+    sending: asyncio.Task[object] | None = None
+
+    async def add(self, piece: bytes) -> None:
+        self.received += len(piece)
+        if self.received > self.upload.size:
+            raise bad_request(f"more came than the {self.upload.size} bytes that were announced", field="size")
+        self.hashed.update(piece)
+        self.gathered += piece
+        while self.upload.part_size is not None and len(self.gathered) >= self.part_bytes:
+            await self._send_part()
+
+    async def finish(self) -> None:
+        if self.received != self.upload.size:
+            raise bad_request(f"{self.received} bytes came, and {self.upload.size} were announced", field="size")
+        if self.upload.sha256 is not None and self.hashed.hexdigest() != self.upload.sha256:
+            raise bad_request("the bytes do not have the SHA-256 that was announced", field="sha256")
+        if self.upload.part_size is None:
+            await self._send_whole()
+            return
+        if self.gathered:
+            await self._send_part()
+        await self._sent()
+
+    async def _send_part(self) -> None:
+        assert self.upload.multipart_id is not None
+        await self._sent()
+        body = bytes(memoryview(self.gathered)[: self.part_bytes])
+        del self.gathered[: self.part_bytes]
+        self.number += 1
+        put = self.core.payloads.put_part(self.upload.object_name, self.upload.multipart_id, self.number, body)
+        self.sending = asyncio.create_task(put)
+
+    async def _send_whole(self) -> None:
+        try:
+            await self.core.payloads.put_new(
+                self.upload.object_name, bytes(self.gathered), content_type=self.upload.content_type
+            )
+        except MtsError as error:
+            if error.code != "already_exists":  # the key is ours alone: it was stored, and the answer was lost
+                raise
+
+    async def _sent(self) -> None:
+        sending, self.sending = self.sending, None
+        if sending is not None:
+            await sending
+
+    async def drop(self) -> None:
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.wait((self.sending,))
+
+
+async def publish_stream(
+    core: Core, subject: str, spec: UploadSpec, pieces: AsyncIterator[bytes]
+) -> tuple[Receipt, str]:
+    """The receipt, and the object's name. Unless exactly what was announced comes, nothing is published. An upload of a
+    named producer stays open until its ticket ends: the same seqno may be sent again."""
+    (ticket,) = await issue_tickets(core, subject, [spec])
+    if isinstance(ticket, Receipt):
+        return ticket, ""
+    upload = ticket.upload
+    intake = _Intake(core, upload, upload.part_size or 0)
+    try:
+        async for piece in pieces:
+            await intake.add(piece)
+        await intake.finish()
+    except BaseException:
+        await asyncio.shield(_give_up(core, intake))
+        raise
+    return await complete_upload(core, upload.id), upload.object_name
+
+
+async def _give_up(core: Core, intake: _Intake) -> None:
+    """Also when the caller was cancelled: what came so far goes now, not when the ticket expires."""
+    await intake.drop()
+    if intake.upload.producer_id is None:
+        await abort_upload(core, intake.upload.id)
