@@ -186,6 +186,10 @@ class Settings:
         return Settings(merged, self.home, self.warnings, self.problems)
 
 
+def option_default(key: str) -> Any:
+    return _BY_KEY[key].default
+
+
 def env_name(key: str) -> str:
     return _BY_KEY[key].names[0]
 

@@ -24,7 +24,7 @@ from tests.live import Live
 from tests.servers import Server
 
 TOKEN = "a-token-for-the-tests"
-HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+HEALTH: Any = health_pb2.DESCRIPTOR.services_by_name["Health"]
 V1_INGRESS = ingress_v1_pb2.DESCRIPTOR.services_by_name["IngressService"]
 V1_EGRESS = egress_v1_pb2.DESCRIPTOR.services_by_name["EgressService"]
 OLD_INGRESS = legacy_pb2.DESCRIPTOR.services_by_name["IngressService"]
@@ -84,9 +84,9 @@ async def grpc_kit(**changes: Any) -> AsyncIterator[GrpcKit]:
     for server in servers:
         await server.start()
         await server.tell(serving=True)
-    addresses = [f"127.0.0.1:{server.port}" for server in servers]
-    clients = Clients(*addresses, channel=grpc.aio.insecure_channel)
-    without = Clients(*addresses, token=None, channel=grpc.aio.insecure_channel)
+    ingress, egress = (f"127.0.0.1:{server.port}" for server in servers)
+    clients = Clients(ingress, egress, TOKEN, grpc.aio.insecure_channel)
+    without = Clients(ingress, egress, None, grpc.aio.insecure_channel)
     try:
         yield GrpcKit(kit, servers, clients, without)
     finally:

@@ -18,7 +18,7 @@ from minitoolstream.config import OPTIONS, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.retention import Retention
 from minitoolstream.stack.console import Console
-from minitoolstream.stack.state import PARTS
+from minitoolstream.stack.state import GRPC, PARTS
 
 
 @click.command()
@@ -26,7 +26,7 @@ from minitoolstream.stack.state import PARTS
 @click.option("--demo", is_flag=True, help="Also publish a few sample messages.")
 @json_option
 def up(quick: bool, demo: bool, as_json: bool) -> None:
-    """Start a stack on this machine: Tarantool, an object store, the host.
+    """Start a stack on this machine: Tarantool, an object store, the host, the gRPC servers.
 
     What runs already is left alone, what crashed is started again, what was started with other settings is
     restarted. Data, logs and generated credentials live under `.mts/`.
@@ -157,10 +157,13 @@ def _table(report: dict[str, Any]) -> str:
         "tarantool": report["tarantool"]["address"],
         "object-store": f"{store['endpoint']} ({store['kind'] or 'not chosen yet'}, bucket {store['bucket']})",
         "host": report["http"] or "",
+        "grpc": "ingress {ingress}, egress {egress}".format(**report["grpc"]) if report["grpc"] else "",
     }
     rows = []
     for part in PARTS:
         process = report["processes"].get(part)
+        if part == GRPC and process is None:
+            continue
         state = process["state"] if process else "not ours"
         rows.append((part, state, str(process.get("pid", "")) if process else "", where[part]))
     lines = [f"{part:<14}{state:<10}{pid:<9}{address}" for part, state, pid, address in rows]

@@ -22,6 +22,7 @@ from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.request_id import request_id
 
 ERROR_CODE = "mts-error-code"
+ERROR_SEQUENCE = "mts-sequence"
 Context = grpc.aio.ServicerContext[Any, Any]
 _log = logging.getLogger("mts.grpc")
 
@@ -123,7 +124,9 @@ class _Call:
 
     async def _refuse(self, error: MtsError, context: Context) -> Any:
         """The answer that tells of the error; or the call ends here with a status."""
-        trailer = ((ERROR_CODE, error.code),)
+        trailer: tuple[tuple[str, str], ...] = ((ERROR_CODE, error.code),)
+        if "sequence" in error.details:
+            trailer += ((ERROR_SEQUENCE, str(error.details["sequence"])),)
         code = answer_code(error)
         if self._gate.told is Told.ALL_IN_ANSWER and error.code != "unauthorized":
             code = code or 1

@@ -14,7 +14,7 @@ from minitoolstream.config import Settings
 from minitoolstream.request_id import request_id
 
 _SECRETS = re.compile(r"(?i)(x-amz-(?:signature|credential|security-token)=|bearer\s+)[^\s&\"']+")
-_QUIET = ("asyncio", "botocore", "boto3", "urllib3")
+_QUIET = ("asyncio", "grpc", "botocore", "boto3", "urllib3")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _encode = msgspec.json.Encoder().encode
 

@@ -6,11 +6,11 @@ import errno
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from minitoolstream.config import Settings
+from minitoolstream.config import Settings, option_default
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.net.addresses import is_loopback
-from minitoolstream.stack.ports import bind_problem, keep_or_free, listens, reachable, split_address
-from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, State
+from minitoolstream.stack.ports import bind_problem, keep_if_free, keep_or_free, listens, reachable, split_address
+from minitoolstream.stack.state import GRPC, HOST, OBJECT_STORE, TARANTOOL, State
 
 # What a user may ask for; never a default.
 _ANY = {"0.0.0.0", "::"}  # noqa: S104  # nosec B104
@@ -71,6 +71,21 @@ def host_place(settings: Settings, state: State) -> Place:
             {"hint": f"server.port is set by {settings.source('server.port')}; 0 takes a free one"},
         )
     return Place(host, port, managed=True)
+
+
+def grpc_place(settings: Settings, state: State, key: str) -> Place:
+    """Where one of the gRPC servers listens: as set; else where it did, at the usual port, or at a free one."""
+    host, port, remembered = settings["server.host"], settings[key], state.settings.get(key)
+    if remembered and state.alive(GRPC) and (port in (0, remembered) or not given(settings, key)):
+        return Place(host, remembered, managed=True)
+    if given(settings, key) and port:
+        problem = bind_problem(host, port)
+        if problem:
+            hint = f"{key} is set by {settings.source(key)}; 0 takes a free one"
+            raise MtsError("bad_config", _cannot_listen(host, port, problem), {"hint": hint})
+        return Place(host, port, managed=True)
+    usual = None if given(settings, key) else option_default(key)
+    return Place(host, keep_or_free(keep_if_free(remembered, host) or usual, host), managed=True)
 
 
 def _cannot_listen(host: str, port: int, problem: OSError) -> str:

@@ -31,9 +31,14 @@ def bind_problem(host: str, port: int) -> OSError | None:
     return None
 
 
+def keep_if_free(port: int | None, host: str = "127.0.0.1") -> int | None:
+    """The port, if it can be had."""
+    return port if port and bind_problem(host, port) is None else None
+
+
 def keep_or_free(port: int | None, host: str = "127.0.0.1") -> int:
     """The remembered port while it is free, so that addresses stay the same from run to run; else another."""
-    return port if port and bind_problem(host, port) is None else free_port(host)
+    return keep_if_free(port, host) or free_port(host)
 
 
 def listens(host: str, port: int, timeout: float = 1.0) -> bool:

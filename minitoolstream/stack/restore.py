@@ -21,7 +21,7 @@ from minitoolstream.stack.places import tarantool_place
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import start, stop, wait_until_ready
-from minitoolstream.stack.state import HOST, TARANTOOL, WAITING, load_state
+from minitoolstream.stack.state import GRPC, HOST, TARANTOOL, WAITING, load_state
 from minitoolstream.stack.supervisor import Supervisor
 from minitoolstream.stack.up import Load, Starter, tarantool_folder, tarantool_launch
 
@@ -77,7 +77,7 @@ def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareS
         supervisor.save()
         folder = tarantool_folder(home)
         _must_be_free(folder, replace=replace)
-        for part in (HOST, TARANTOOL):
+        for part in (GRPC, HOST, TARANTOOL):
             supervisor.stop(part)
         Starter(load, console, supervisor, load_or_generate(home)).run_store()
         aside = _make_room(folder)

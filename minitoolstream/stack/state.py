@@ -15,8 +15,10 @@ from minitoolstream.stack.processes import Launch, ProcessId
 TARANTOOL = "tarantool"
 OBJECT_STORE = "object-store"
 HOST = "host"
+GRPC = "grpc"
+GRPC_PORTS = ("grpc.ingress_port", "grpc.egress_port")
 WAITING = "another `mts up` or `mts down` is running here, waiting for it"
-PARTS = (TARANTOOL, OBJECT_STORE, HOST)
+PARTS = (TARANTOOL, OBJECT_STORE, HOST, GRPC)
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -6,10 +6,25 @@ from typing import Any
 
 from minitoolstream.config import Settings
 from minitoolstream.stack.http import Answer, ask
-from minitoolstream.stack.places import given
-from minitoolstream.stack.state import HOST, OBJECT_STORE, PARTS, TARANTOOL, State, load_state, log_file
+from minitoolstream.stack.places import Place, given
+from minitoolstream.stack.state import (
+    GRPC,
+    GRPC_PORTS,
+    HOST,
+    OBJECT_STORE,
+    PARTS,
+    TARANTOOL,
+    State,
+    load_state,
+    log_file,
+)
 
-_PART_OF = {TARANTOOL: "tarantool.address", OBJECT_STORE: "minio.endpoint", HOST: "server.port"}
+_PART_OF = {
+    TARANTOOL: "tarantool.address",
+    OBJECT_STORE: "minio.endpoint",
+    HOST: "server.port",
+    GRPC: "grpc.ingress_port",
+}
 
 
 def status(settings: Settings) -> dict[str, Any]:
@@ -31,6 +46,7 @@ def status(settings: Settings) -> dict[str, Any]:
             "endpoint": settings["minio.endpoint"],
             "bucket": settings["minio.bucket"],
         },
+        "grpc": _grpc(settings, state),
         "tarantool": {"address": settings["tarantool.address"]},
         "processes": processes,
     }
@@ -71,6 +87,15 @@ def _overall(running: int, expected: int, *, ready: bool) -> str:
 
 def _is_ours(state: State, part: str) -> bool:
     return part in state.processes or _PART_OF[part] in state.settings
+
+
+def _grpc(settings: Settings, state: State) -> dict[str, str] | None:
+    """Where the gRPC servers are; None without them."""
+    if not _is_ours(state, GRPC):
+        return None
+    ports = (state.settings.get(key, settings[key]) for key in GRPC_PORTS)
+    ingress, egress = (Place(settings["server.host"], port, managed=True).address for port in ports)
+    return {"ingress": ingress, "egress": egress}
 
 
 def _process(settings: Settings, state: State, part: str) -> dict[str, Any]:

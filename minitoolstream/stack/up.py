@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -19,11 +20,22 @@ from minitoolstream.stack.credentials import Secrets, load_or_generate
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.http import ask
 from minitoolstream.stack.lock import locked
-from minitoolstream.stack.places import Place, host_place, store_place, tarantool_place
+from minitoolstream.stack.places import Place, grpc_place, host_place, store_place, tarantool_place
+from minitoolstream.stack.ports import listens, reachable
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
-from minitoolstream.stack.state import HOST, OBJECT_STORE, TARANTOOL, WAITING, code_stamp, load_state, log_file
+from minitoolstream.stack.state import (
+    GRPC,
+    GRPC_PORTS,
+    HOST,
+    OBJECT_STORE,
+    TARANTOOL,
+    WAITING,
+    code_stamp,
+    load_state,
+    log_file,
+)
 from minitoolstream.stack.supervisor import Supervisor
 
 Load = Callable[[], Settings]
@@ -62,6 +74,7 @@ class Starter:
         self._tarantool()
         self._object_store(host, quick=quick)
         self._host(host)
+        self._grpc()
 
     def run_store(self) -> None:
         """The object store alone, for a restore."""
@@ -72,7 +85,16 @@ class Starter:
         # Decided first: the object store must know where the host will take its events.
         host = host_place(self._load(), self._state)
         self._state.settings |= {"server.port": host.port, "server.urls": [host.url]}
+        if self._grpc_problem() is None:
+            for key in GRPC_PORTS:
+                self._state.settings[key] = grpc_place(self._load(), self._state, key).port
         return host
+
+    def _grpc_problem(self) -> str | None:
+        """Why there are no gRPC servers; None when there are."""
+        if not self._load()["grpc.enabled"]:
+            return "off: grpc.enabled is false"
+        return None if find_spec("grpc") else "not installed: pip install 'minitoolstream[grpc]'"
 
     def _write_files(self) -> None:
         """The token where a shell finds it (`$(cat .mts/token)`), the password where Tarantool does."""
@@ -149,12 +171,30 @@ class Starter:
             settings = self._load()
             outcome = self._supervisor.ensure(
                 HOST,
-                _host_launch(settings, self._state.settings),
+                _launch(HOST, "serve", settings, self._state.settings),
                 lambda: _is_ready(place.url),
                 stamp=_settings_stamp(settings)
                 + code_stamp(Path(minitoolstream.__file__).parent, bundled("functions"), bundled("web")),
             )
             step.done(f"{outcome}, {place.url}")
+
+    def _grpc(self) -> None:
+        with self._console.step("gRPC") as step:
+            problem = self._grpc_problem()
+            if problem:
+                self._not_ours(GRPC, *GRPC_PORTS)
+                step.done(problem)
+                return
+            step.update("starting")
+            settings = self._load()
+            places = [Place(settings["server.host"], self._state.settings[key], managed=True) for key in GRPC_PORTS]
+            outcome = self._supervisor.ensure(
+                GRPC,
+                _launch(GRPC, "grpc", settings, self._state.settings),
+                lambda: all(listens(reachable(place.host), place.port) for place in places),
+                stamp=_settings_stamp(settings) + code_stamp(Path(minitoolstream.__file__).parent),
+            )
+            step.done(f"{outcome}, ingress {places[0].address}, egress {places[1].address}")
 
 
 def _is_ready(url: str) -> bool:
@@ -187,13 +227,13 @@ def tarantool_folder(home: Path) -> Path:
     return home / "data" / "tarantool"
 
 
-def _host_launch(settings: Settings, resolved: dict[str, object]) -> Launch:
+def _launch(part: str, command: str, settings: Settings, resolved: dict[str, object]) -> Launch:
     """What was decided here is handed over: a `port: 0` in the environment must not hide it."""
     environ = {env_name(key): str(value) for key, value in resolved.items() if key != "server.urls"}
     return Launch(
-        name="the host",
-        command=[sys.executable, "-m", "minitoolstream.cli.main", "serve"],
-        log=log_file(settings.home, HOST),
+        name="the host" if part == HOST else "the gRPC server",
+        command=[sys.executable, "-m", "minitoolstream.cli.main", command],
+        log=log_file(settings.home, part),
         environ={**environ, "MTS_HOME": str(settings.home.resolve()), "PYTHONUNBUFFERED": "1"},
     )
 

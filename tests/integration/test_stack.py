@@ -23,7 +23,8 @@ from minitoolstream.stack.status import status as look
 from tests.servers import MinioServer, TarantoolServer, minio_program, tarantool_program
 
 _MTS = [sys.executable, "-m", "minitoolstream.cli.main"]
-_PARTS = {"tarantool", "object-store", "host"}
+_FREE_PORTS = {"MTS_GRPC_INGRESS_PORT": "0", "MTS_GRPC_EGRESS_PORT": "0"}  # the usual ones are for one stack alone
+_PARTS = {"tarantool", "object-store", "host", "grpc"}
 
 
 class Stack:
@@ -34,7 +35,7 @@ class Stack:
         self.home = folder / ".mts"
         # Nothing of the developer's own settings may leak in.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MTS_")}
-        self.environ = {**kept, "MTS_HOME": str(self.home), "MTS_SERVER_WORKERS": "1", **environ}
+        self.environ = {**kept, "MTS_HOME": str(self.home), "MTS_SERVER_WORKERS": "1", **_FREE_PORTS, **environ}
 
     def command(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -191,7 +192,7 @@ def test_a_changed_setting_restarts_what_it_concerns(running: Stack) -> None:
     before = running.pids()
     assert "restarted" in running.mts("up", MTS_LOGGING_LEVEL="warning")
     after = running.pids()
-    assert {part for part in _PARTS if after[part] != before[part]} == {"host"}
+    assert {part for part in _PARTS if after[part] != before[part]} == {"host", "grpc"}
 
 
 def test_only_the_owner_can_read_what_lies_under_the_stack_s_folder(running: Stack) -> None:
@@ -292,7 +293,7 @@ def test_servers_of_the_user_are_used_not_started(
     said = stack.mts("up")
     assert said.count("yours at") == 2
     assert "events do not reach the host" in said
-    assert set(stack.pids()) == {"host"}
+    assert set(stack.pids()) == {"host", "grpc"}
     assert stack.status()["state"] == "running"
     with stack.client() as client:
         assert client.publish("external", b"payload").sequence

@@ -244,7 +244,7 @@ def test_the_servers_settings_of_the_specification_are_those_of_grpc(folder: Pat
     assert settings["grpc.max_concurrent_streams"] == 50
     assert settings["grpc.max_connection_idle"] == 300
     assert (settings["subscription.check_interval"], settings["subscription.batch_size"]) == (2, 7)
-    with pytest.raises(MtsError, match="unknown key `grpc.nothing`"):
+    with pytest.raises(MtsError, match=r"unknown key `grpc\.nothing`"):
         load(folder, "server: {grpc: {nothing: 1}}")
 
 

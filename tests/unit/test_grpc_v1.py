@@ -147,7 +147,8 @@ async def test_a_fetch_brings_what_fits_and_names_download_for_what_never_does()
     async with grpc_kit(grpc__message_limit=64 * KIB) as kit:
         for size in (30 * KIB, 20 * KIB, 20 * KIB, 62 * KIB, 100 * KIB):
             await publish(kit, b"x" * size)
-        pages, start = [], 1
+        start = 1
+        pages: list[list[int]] = []
         while len(pages) < 3:
             messages = (await fetch(kit, start)).messages
             pages.append([message.sequence for message in messages])

@@ -33,7 +33,7 @@ def test_a_change_that_breaks_clients_is_found(tmp_path: Path, file: str, before
     shutil.copy(tools.ROOT / "buf.yaml", tmp_path)
     changed = tmp_path / "proto" / "minitoolstream" / file
     changed.write_text(changed.read_text("utf-8").replace(before, after, 1), "utf-8")
-    checked = [BUF, "breaking", "--against", tools.ROOT / proto.PUBLISHED]
+    checked = [str(BUF), "breaking", "--against", str(tools.ROOT / proto.PUBLISHED)]
     done = subprocess.run(checked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "on message" in done.stdout or "RPC" in done.stdout

@@ -1,0 +1,126 @@
+"""The gRPC way of publishing: one call for what is small, the object store itself for what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import grpc
+
+from minitoolstream.connector._channel import Channel, error_of
+from minitoolstream.connector._put import put
+from minitoolstream.connector._types import Prepared, PublishResult
+from minitoolstream.connector._wires import Options, results_of
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
+from minitoolstream.pb import ingress_v1_pb2 as pb
+
+_BATCH_BYTES = 3 * MIB
+_BATCH_MESSAGES = 1000
+_HASHED_AT_ONCE = 4 * MIB
+
+
+class GrpcIngress:
+    def __init__(self, address: str, options: Options, presigned_above: int) -> None:
+        self._channel = Channel(address, options, pb.DESCRIPTOR.services_by_name["IngressService"])
+        self._presigned_above = presigned_above
+        self._timeout = options.timeout
+
+    def publish(self, message: Prepared) -> PublishResult:
+        """A call that is tried again carries the same key, so that the message is stored once."""
+        if _size_of(message) > self._presigned_above:
+            return self._upload(message)
+        key = (("idempotency-key", uuid.uuid4().hex),)
+        answer = self._channel.call(self._channel.stub.Publish, _request(message), key)
+        return PublishResult(answer.sequence, answer.object_name)
+
+    def publish_all(self, messages: Sequence[Prepared]) -> list[PublishResult]:
+        """In order; neighbours that are small go together."""
+        return results_of(outcome for group in self._groups(messages) for outcome in self._publish_group(group))
+
+    def _groups(self, messages: Sequence[Prepared]) -> Iterator[list[Prepared]]:
+        group: list[Prepared] = []
+        size = 0
+        for message in messages:
+            own = _size_of(message)
+            if group and (len(group) == _BATCH_MESSAGES or size + own > _BATCH_BYTES or own > self._presigned_above):
+                yield group
+                group, size = [], 0
+            group.append(message)
+            size += own
+        if group:
+            yield group
+
+    def _publish_group(self, group: list[Prepared]) -> list[PublishResult | MtsError]:
+        try:
+            if len(group) == 1:
+                return [self.publish(group[0])]
+            stub = self._channel.stub
+            request = pb.PublishBatchRequest(messages=map(_request, group))
+            answer = stub.PublishBatch(request, timeout=self._timeout, metadata=self._channel.metadata)
+        except MtsError as error:
+            return [error] * len(group)
+        except grpc.RpcError as failure:
+            return [error_of(failure)] * len(group)
+        return [
+            MtsError("bad_request" if result.status_code == 1 else "publish_failed", result.error_message)
+            if result.status_code
+            else PublishResult(result.sequence, result.object_name)
+            for result in answer.results
+        ]
+
+    def _upload(self, message: Prepared) -> PublishResult:
+        stub = self._channel.stub
+        with _opened(message) as source:
+            size = _size_of(message)
+            upload = pb.Upload(
+                subject=message.subject, size=size, headers=_headers(message), sha256=_sha256(source)
+            )
+            ticket = self._channel.call(stub.IssueTicket, pb.IssueTicketRequest(upload=upload))
+            position = 0
+            while ticket.requests:
+                for request in ticket.requests:
+                    source.seek(position)
+                    put(request, source.read(request.size), self._timeout)
+                    position += request.size
+                if not ticket.next_part:
+                    break
+                more = pb.IssueTicketRequest(upload_id=ticket.upload_id, from_part=ticket.next_part)
+                ticket = self._channel.call(stub.IssueTicket, more)
+        wanted = pb.GetReceiptRequest(upload_id=ticket.upload_id, complete=True)
+        receipt = self._channel.call(stub.GetReceipt, wanted).receipt
+        if receipt.state != "committed":
+            raise MtsError("upload_rejected", f"the upload was {receipt.state}: {receipt.reason}")
+        return PublishResult(receipt.sequence, ticket.object_name)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _size_of(message: Prepared) -> int:
+    return message.data.stat().st_size if isinstance(message.data, Path) else len(message.data)
+
+
+def _headers(message: Prepared) -> dict[str, str]:
+    typed = {"content-type": message.content_type} if message.content_type else {}
+    return {**message.headers, **typed}
+
+
+def _request(message: Prepared) -> pb.PublishRequest:
+    data = message.data.read_bytes() if isinstance(message.data, Path) else message.data
+    return pb.PublishRequest(subject=message.subject, data=data, headers=_headers(message))
+
+
+def _opened(message: Prepared) -> BinaryIO:
+    return message.data.open("rb") if isinstance(message.data, Path) else BytesIO(message.data)
+
+
+def _sha256(source: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := source.read(_HASHED_AT_ONCE):
+        digest.update(piece)
+    return digest.hexdigest()
