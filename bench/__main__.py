@@ -19,6 +19,7 @@ from bench.scenarios import (
     fetch,
     fsck,
     growth,
+    grpc,
     isolation,
     live,
     memory,
@@ -76,6 +77,7 @@ TABLES = (
             "topics": topics.run,
         },
     ),
+    Table("grpc", "gRPC", {"grpc": grpc.run}),
     Table("retention", "Retention", {"sweep": sweep.run, "reconcile": reconcile.run}),
     Table("recovery", "Recovery", {"restore": restore.run, "fsck": fsck.run}),
 )

@@ -21,6 +21,14 @@ from minitoolstream.stack.program import cache_folder
 _SOURCE = Path(__file__).parent / "loadgen"
 
 
+class Grpc(msgspec.Struct):
+    """One gRPC call: `message`, and behind it field 2 with the request's bytes. `status_field` is that of the answer's
+    `status_code`."""
+
+    message: bytes
+    status_field: int
+
+
 class Request(msgspec.Struct, omit_defaults=True):
     """One request; its body is `size` pseudo-random bytes, or a file's content."""
 
@@ -31,6 +39,8 @@ class Request(msgspec.Struct, omit_defaults=True):
     body_file: str = ""
     frame: bytes | None = None
     """A packet for Tarantool; the URL is tarantool://address then."""
+    grpc: Grpc | None = None
+    """A gRPC call; the headers are its metadata, in the place of a body comes field 2."""
 
 
 class Publish(msgspec.Struct):

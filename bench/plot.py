@@ -15,7 +15,14 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 MET, MISSED, PLAIN, INK, RAW = "#2a9d8f", "#e76f51", "#8ab6d6", "#264653", "#adb5bd"
-RATIOS = {"raw": "raw PUT", "select": "select", "alone": "alone", "one": "one partition", "named": "with a producer"}
+RATIOS = {
+    "raw": "raw PUT",
+    "select": "select",
+    "alone": "alone",
+    "one": "one partition",
+    "named": "with a producer",
+    "http": "HTTP",
+}
 """Units that are ratios, and what is 1 there."""
 
 

@@ -10,7 +10,15 @@ import msgspec
 from bench.errors import BenchError
 from bench.rows import GrowthPoint, Row
 
-_UNITS = {"raw": "x raw", "select": "x select", "alone": "x alone", "one": "x one", "named": "x named", "n": ""}
+_UNITS = {
+    "raw": "x raw",
+    "select": "x select",
+    "alone": "x alone",
+    "one": "x one",
+    "named": "x named",
+    "http": "x HTTP",
+    "n": "",
+}
 """How a unit is printed, where that is not its name."""
 
 

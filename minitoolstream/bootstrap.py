@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from minitoolstream.adapters.s3.bucket import S3Bucket
 from minitoolstream.adapters.s3.client import S3Payloads
@@ -10,6 +11,7 @@ from minitoolstream.adapters.s3.signer import S3Signer
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
 from minitoolstream.adapters.tarantool.delivery import TarantoolDelivery
+from minitoolstream.adapters.tarantool.legacy import LegacyTarantool, TarantoolImport
 from minitoolstream.adapters.tarantool.recovery import TarantoolJournal, TarantoolRestore
 from minitoolstream.adapters.tarantool.retention import TarantoolRetention
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
@@ -32,6 +34,7 @@ from minitoolstream.ports import (
     SubjectStore,
     TransactionStore,
 )
+from minitoolstream.ports.legacy import ImportStore, LegacySource
 from minitoolstream.services.commit_uploads import Committer
 from minitoolstream.services.core import Core, ServerClock
 from minitoolstream.services.lane_cache import LaneCache
@@ -63,6 +66,54 @@ async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
         payloads=payloads,
         signer=S3Signer.from_settings(settings),
         metrics=metrics,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyPlace:
+    """Where an installation of the first server is; the bucket's None values are ours."""
+
+    tarantool: str
+    user: str
+    password: str
+    bucket: str
+    endpoint: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportParts:
+    """`payloads` is None when they are in our bucket already."""
+
+    core: Core
+    store: ImportStore
+    source: LegacySource
+    payloads: PayloadStore | None
+
+    async def close(self) -> None:
+        await self.source.close()
+        if self.payloads is not None:
+            await self.payloads.close()
+        await self.core.close()
+
+
+async def open_import(settings: Settings, place: LegacyPlace) -> ImportParts:
+    core = await open_core(settings)
+    metadata = TarantoolMetadata(settings, NoMetrics())
+    changes = {
+        "minio__bucket": place.bucket,
+        "minio__endpoint": place.endpoint or settings["minio.endpoint"],
+        "minio__access_key": place.access_key or settings.secret("minio.access_key"),
+        "minio__secret_key": place.secret_key or settings.secret("minio.secret_key"),
+    }
+    there = settings.with_values(**changes)
+    is_ours = (there["minio.bucket"], there["minio.endpoint"]) == (settings["minio.bucket"], settings["minio.endpoint"])
+    return ImportParts(
+        core,
+        TarantoolImport(metadata.connection),
+        LegacyTarantool(place.tarantool, place.user, place.password, settings["tarantool.timeout"]),
+        None if is_ours else S3Payloads.from_settings(there),
     )
 
 

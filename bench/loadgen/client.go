@@ -20,6 +20,9 @@ type wireRequest struct {
 	size    int
 	body    []byte // nil: `size` bytes of the plan's payload
 	isFrame bool   // the body is all there is: a packet for Tarantool
+	grpc    *Grpc  // it is a call: url and header instead of head
+	url     string
+	header  http.Header
 }
 
 func newWireRequest(method, rawURL string, headers map[string]string, size int) (*wireRequest, error) {
@@ -52,6 +55,7 @@ type client struct {
 	conns    map[string]*connection
 	sent     int64
 	received int64
+	grpc     *http.Client
 }
 
 type connection struct {
@@ -124,6 +128,9 @@ func (c *client) exchange(
 }
 
 func (c *client) close() {
+	if c.grpc != nil {
+		c.grpc.CloseIdleConnections()
+	}
 	for _, conn := range c.conns {
 		conn.Close()
 	}

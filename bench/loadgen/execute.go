@@ -116,6 +116,9 @@ func connectAll(plan *Plan, slots []*slot) error {
 		return nil // the store's address is known only with the first ticket, that of a step when it is filled in
 	}
 	for i, s := range slots {
+		if plan.Requests[i%len(plan.Requests)].wire.grpc != nil {
+			continue // it connects with its first call
+		}
 		if _, err := s.client.connect(plan.Requests[i%len(plan.Requests)].wire.address); err != nil {
 			return fmt.Errorf("connection %d: %w", i+1, err)
 		}
@@ -169,6 +172,9 @@ func (s *slot) operate(plan *Plan, i int) (int, []byte, error) {
 	body := request.body
 	if body == nil && request.size > 0 {
 		body = plan.body(i, request.size)
+	}
+	if request.grpc != nil {
+		return s.client.call(request, body)
 	}
 	return s.client.send(request, body, plan.Capture)
 }

@@ -1,3 +1,3 @@
 module minitoolstream/bench/loadgen
 
-go 1.22
+go 1.24

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 )
@@ -45,6 +46,7 @@ type Request struct {
 	Size     int               `json:"size"`
 	BodyFile string            `json:"body_file"`
 	Frame    []byte            `json:"frame"`
+	Grpc     *Grpc             `json:"grpc"` // a gRPC call; Headers are its metadata
 	wire     *wireRequest
 }
 
@@ -123,6 +125,13 @@ func (p *Plan) prepare() error {
 		wire.body = files[request.BodyFile]
 		if request.Frame != nil {
 			wire.body, wire.isFrame = request.Frame, true
+		}
+		if request.Grpc != nil {
+			wire.grpc, wire.url = request.Grpc, request.URL
+			wire.header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+			for name, value := range request.Headers {
+				wire.header.Set(name, value)
+			}
 		}
 		request.wire = wire
 	}

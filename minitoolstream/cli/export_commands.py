@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 import msgspec
 
+from minitoolstream.cli.legacy_command import import_legacy
 from minitoolstream.cli.options import open_client
 from minitoolstream.cli.output import emit, json_option, note
 from minitoolstream.cli.progress import StepLine, human_size
@@ -66,7 +67,26 @@ def export_subject(subject: str, target: str, as_json: bool) -> None:
     )
 
 
-@click.command("import")
+class _ByDefault(click.Group):
+    """`mts import DIR` is `mts import files DIR`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["files", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("import", cls=_ByDefault)
+def import_group() -> None:
+    """Take in an export, or a whole installation of the first server.
+
+    \b
+    mts import backup/orders
+    mts import legacy --tarantool old:3301 --bucket minitoolstream
+    """
+
+
+@import_group.command("files")
 @click.argument("source", metavar="DIR|s3://BUCKET/PREFIX")
 @click.option("--subject", help="Publish to this subject instead of the one it came from.")
 @json_option
@@ -83,4 +103,6 @@ def import_subject(source: str, subject: str | None, as_json: bool) -> None:
     emit(as_json, msgspec.to_builtins(done), f"imported: {done.messages} messages to {done.subject}{before}{lost}")
 
 
-COMMANDS: list[click.Command] = [export_subject, import_subject]
+import_group.add_command(import_legacy)
+
+COMMANDS: list[click.Command] = [export_subject, import_group]

@@ -199,6 +199,8 @@ def _recovery(report: dict[str, Any]) -> Iterator[str]:
         yield f"journal: {lag}"
     if state == "pending":
         yield "! restored: payloads that no message knows are kept until `mts restore --adopt` or `--discard`"
+    elif state == "importing":
+        yield "! an import is under way, or was interrupted: nothing is published before `mts import legacy` has ended"
     elif state:
         yield f"! recovery {state}: nothing is published before `mts restore` or `mts rebuild` has ended"
 

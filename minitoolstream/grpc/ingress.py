@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from minitoolstream.api.errors import answer_code, http_status
 from minitoolstream.domain.checks import check_idempotency_key
 from minitoolstream.domain.errors import MtsError, bad_request
-from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_WAIT_SECONDS
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.domain.subject import check_upload_id
 from minitoolstream.domain.upload import Receipt
@@ -87,8 +87,8 @@ class Ingress:
         subject, spec = upload_spec(first.upload)
         async with self._streams.one():
             receipt, name = await publish_stream(self._core, subject, spec, pieces.data())
-        if receipt.sequence is None:
-            receipt = await get_receipt(self._core, receipt.upload_id or "") if receipt.upload_id else receipt
+        if receipt.sequence is None and receipt.upload_id is not None:
+            receipt = await get_receipt(self._core, receipt.upload_id, MAX_WAIT_SECONDS)
         if receipt.sequence is None:
             why = receipt.reason or "it waits for an earlier seqno"
             raise MtsError("upload_conflict", f"the payload is {receipt.state}: {why}", {"state": receipt.state})

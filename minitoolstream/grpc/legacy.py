@@ -22,7 +22,7 @@ from minitoolstream.services.acknowledge import acknowledge
 from minitoolstream.services.bring_payloads import Brought, bring_payloads
 from minitoolstream.services.core import Core
 from minitoolstream.services.describe import latest_sequence
-from minitoolstream.services.follow_durable import ensure_durable, follow_durable
+from minitoolstream.services.follow_durable import Nudges, ensure_durable, follow_durable
 
 LARGE = "mts-large"
 """Metadata of a client that can download: `mts-large: download`."""
@@ -49,6 +49,7 @@ class LegacyEgress:
         self._few = int(core.settings["subscription.batch_size"])
         self._again = float(core.settings["subscription.check_interval"])
         self._answers = Slots(ANSWERS_AT_ONCE, "reads")
+        self._nudges = Nudges()
 
     async def get_last_sequence(
         self, request: pb.GetLastSequenceRequest, _context: Context
@@ -58,7 +59,7 @@ class LegacyEgress:
     async def subscribe(self, request: pb.SubscribeRequest, _context: Context) -> AsyncIterator[pb.Notification]:
         subject, durable = subject_in(request.subject), _durable_in(request.durable_name)
         await ensure_durable(self._core, subject, durable, sequence_in(request.start_sequence))
-        async with aclosing(follow_durable(self._core, subject, durable, self._again)) as news:
+        async with aclosing(follow_durable(self._core, subject, durable, self._again, self._nudges)) as news:
             async for latest in news:
                 yield pb.Notification(subject=subject, sequence=latest)
         raise unavailable("the server stops: subscribe again")
@@ -84,6 +85,7 @@ class LegacyEgress:
             if brought.messages or large is not None or brought.next_sequence - 1 > found.position:
                 ack = PositionAck(brought.next_sequence - 1, None, found.fence)
                 await acknowledge(self._core, subject, durable, ack)
+                self._nudges.tell(subject, durable)
 
 
 def _durable_in(name: str) -> str:

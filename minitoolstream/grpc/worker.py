@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -37,6 +38,10 @@ class GrpcWorker:
 
     def run(self, slot: int, parent: int) -> None:
         """Serve until SIGTERM, or until `parent`, the read end of a pipe, says that the parent is gone."""
+        # What is loaded by now stays for ever: collect rarely, and only what came later.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(Metrics(self.board, slot), parent))
 

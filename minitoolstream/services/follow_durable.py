@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 
 from minitoolstream.domain.consumer import ConsumerSettings
 from minitoolstream.domain.errors import MtsError
@@ -28,12 +29,37 @@ async def ensure_durable(core: Core, subject: str, durable: str, start: int = 1)
         raise MtsError("mode_mismatch", "a shared durable is read by leases: POST .../lease")
 
 
-async def follow_durable(core: Core, subject: str, durable: str, again: float) -> AsyncGenerator[int, None]:
+class Nudges:
+    """Acks of this process, which wake nobody by themselves."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+
+    @contextmanager
+    def heard_by(self, subject: str, durable: str, event: asyncio.Event) -> Iterator[None]:
+        waiting = self._waiting.setdefault((subject, durable), set())
+        waiting.add(event)
+        try:
+            yield
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._waiting.pop((subject, durable), None)
+
+    def tell(self, subject: str, durable: str) -> None:
+        for event in self._waiting.get((subject, durable), ()):
+            event.set()
+
+
+async def follow_durable(
+    core: Core, subject: str, durable: str, again: float, nudges: Nudges
+) -> AsyncGenerator[int, None]:
     """The subject's last sequence whenever the durable is behind it: with each message that comes, after each ack that
     leaves some, and after a pause that grows while nothing moves. So a reader that reads once each time it is told
     misses nothing, whatever becomes of one of its reads."""
     told, pause = (0, 0), again
-    with core.watcher.watch(subject_key(subject), durable_key(subject, durable)) as changed:
+    keys = subject_key(subject), durable_key(subject, durable)
+    with core.watcher.watch(*keys) as changed, nudges.heard_by(subject, durable, changed):
         while not core.draining.is_set():
             changed.clear()
             consumer = await get_consumer(core, subject, durable)

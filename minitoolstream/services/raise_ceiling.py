@@ -88,6 +88,8 @@ def _has_gone_back(position: Position, seen: Position | None) -> bool:
 def _must_be_open(position: Position) -> None:
     if position.recovery == "replaying":
         raise unavailable("a restore is under way: nothing is published before it has ended")
+    if position.recovery == "importing":
+        raise unavailable("an import is under way: nothing is published before it has ended")
     if position.recovery == "needed":
         raise unavailable(
             f"{BUCKET_IS_AHEAD}, so nothing is published: run `mts restore`, or `mts rebuild`",

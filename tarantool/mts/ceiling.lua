@@ -9,7 +9,8 @@ local M = {}
 
 local KEY = 'ceiling'
 local top = 0ULL -- the last sequence that may be given
-local is_closed = false -- while the bucket is ahead of this server
+local is_closed = false -- while the bucket is ahead of this server, or an import runs
+local closed_why = nil
 
 local function stored()
     local row = box.space.state:get(KEY)
@@ -23,14 +24,15 @@ end
 -- Asked for every extent, so it is one comparison.
 function M.check(sequence)
     if sequence > top or is_closed then
-        local why = is_closed and 'this server is older than its bucket: `mts restore` or `mts rebuild` mends that'
+        local why = is_closed and closed_why
             or 'no more sequences may be given before a host has told the bucket; that takes a moment'
         errors.refuse('unavailable', why, {ceiling = top})
     end
 end
 
-function M.close(closed)
+function M.close(closed, why)
     is_closed = closed
+    closed_why = why or 'this server is older than its bucket: `mts restore` or `mts rebuild` mends that'
 end
 
 function M.is_open()

@@ -3,6 +3,7 @@
 local ceiling = require('mts.ceiling')
 local changes = require('mts.changes')
 local clock = require('mts.clock')
+local errors = require('mts.errors')
 local rate = require('mts.rate')
 local schema = require('mts.schema')
 local txn = require('mts.txn')
@@ -92,8 +93,19 @@ local function take_offsets(subject, partition, extent)
     if row == nil then
         row = box.space.partition:insert{subject, partition, extent.count, extent.count, extent.size, unverified}
     end
-    rate.add(subject, partition, extent.size)
     return row[P.next_offset] - 1
+end
+
+local function insert(effects, subject, partition, extent, sequence, create_at)
+    local offset = take_offsets(subject, partition, extent)
+    local object_name = extent.object_name or ('%s_%s'):format(subject, tostring(sequence):match('%d+'))
+    box.space.message:insert{sequence, extent.headers, object_name, subject, create_at, partition, offset,
+        extent.count, extent.size, extent.byte_from or box.NULL, extent.sizes or box.NULL, extent.own or box.NULL,
+        extent.content_type or box.NULL, extent.sha256 or box.NULL, extent.codec or box.NULL,
+        extent.unverified or box.NULL}
+    effects.sequence = sequence
+    txn.touch(subject)
+    return sequence, offset
 end
 
 -- Append an extent {headers, object_name, count, size, ...} to a subject's partition, inside a transaction.
@@ -101,16 +113,21 @@ end
 function M.append(effects, subject, partition, extent)
     ceiling.check(given + extent.count)
     given = given + extent.count
-    local sequence = given
-    local offset = take_offsets(subject, partition, extent)
-    local object_name = extent.object_name or ('%s_%s'):format(subject, tostring(sequence):match('%d+'))
-    box.space.message:insert{sequence, extent.headers, object_name, subject, time_of(subject), partition, offset,
-        extent.count, extent.size, extent.byte_from or box.NULL, extent.sizes or box.NULL, extent.own or box.NULL,
-        extent.content_type or box.NULL, extent.sha256 or box.NULL, extent.codec or box.NULL,
-        extent.unverified or box.NULL}
-    effects.sequence = sequence
-    txn.touch(subject)
-    return sequence, offset
+    rate.add(subject, partition, extent.size)
+    return insert(effects, subject, partition, extent, given, time_of(subject))
+end
+
+-- The same with a number and a time that it got elsewhere, above all that were given here. Time does not step back
+-- within a subject.
+function M.adopt(effects, subject, partition, extent, sequence, create_at)
+    assert(sequence > given, 'imported sequences are above all that are given')
+    if sequence > ceiling.get().top then
+        errors.refuse('unavailable', 'the bucket does not know of so high a sequence yet')
+    end
+    given = 0ULL + sequence
+    local last = last_create_at[subject] or 0
+    last_create_at[subject] = create_at > last and create_at or last
+    return insert(effects, subject, partition, extent, given, last_create_at[subject])
 end
 
 return M

@@ -1,6 +1,7 @@
 -- Whether this server and its bucket are in step. State `recovery` is absent while they are; else its `state` is
 --   needed     the bucket is ahead of this server: nothing is given out before a restore or rebuild
 --   replaying  a restore has begun
+--   importing  another installation is being taken over
 --   pending    restored; what lies in the bucket and no row knows waits for the operator to adopt or discard it
 local ceiling = require('mts.ceiling')
 local clock = require('mts.clock')
@@ -12,6 +13,7 @@ local txn = require('mts.txn')
 local M = {}
 
 local KEY = 'recovery'
+local WHY = {importing = 'an import is under way: nothing is published before it has ended'}
 
 local function stored()
     local row = box.space.state:get(KEY)
@@ -20,7 +22,7 @@ end
 
 function M.start()
     local known = stored()
-    ceiling.close(known ~= nil and known.state ~= 'pending')
+    ceiling.close(known ~= nil and known.state ~= 'pending', known and WHY[known.state])
 end
 
 function M.state()

@@ -15,6 +15,7 @@ import pytest
 
 from minitoolstream.client import Client
 from minitoolstream.config import load_settings
+from minitoolstream.connector import PublisherBuilder, StringMessagePreparer
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack.minio import Credentials
 from minitoolstream.stack.processes import send, wait_gone
@@ -157,11 +158,21 @@ def test_a_message_goes_through_it(running: Stack) -> None:
         assert client.payload(int(receipt.sequence or 0)) == b"one"
 
 
+def test_the_status_says_where_grpc_is_and_the_connector_finds_the_token(running: Stack) -> None:
+    addresses = json.loads(running.command("status", "--json").stdout)["grpc"]
+    token = running.command("token").stdout.strip()
+    with PublisherBuilder(addresses["ingress"]).with_token(token).build() as publisher:
+        result = publisher.publish(StringMessagePreparer("by-grpc", "hello"))
+    with running.client() as client:
+        assert client.payload(result.sequence) == b"hello"
+    assert set(addresses) == {"ingress", "egress"}
+
+
 def test_a_second_up_starts_nothing(running: Stack) -> None:
     before = running.pids()
     said = running.mts("up")
     assert running.pids() == before
-    assert said.count("already runs") == 3
+    assert said.count("already runs") == len(_PARTS)
 
 
 def test_two_at_once_start_one_stack(new_stack: Callable[..., Stack]) -> None:

@@ -241,6 +241,28 @@ async def test_a_deadline_ends_the_work(kit: GrpcKit) -> None:
     await asyncio.wait_for(ended.wait(), 10)
 
 
+async def test_a_subscription_that_is_cancelled_leaves_nothing_behind(kit: GrpcKit) -> None:
+    stream = kit.clients.egress.Subscribe(egress.SubscribeRequest(subject="orders"))
+    await stream.read()
+    watched = kit.kit.core.watcher._watched
+    async with asyncio.timeout(10):
+        while not watched:  # noqa: ASYNC110 - what is looked at has no event
+            await asyncio.sleep(0.01)
+        stream.cancel()
+        while watched:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_subject_that_is_not_read_holds_up_nobody(kit: GrpcKit) -> None:
+    """Many subscriptions that nobody reads: the server waits for each, and serves the others."""
+    streams = [kit.clients.egress.Subscribe(egress.SubscribeRequest(subject="orders")) for _ in range(50)]
+    for n in range(100):
+        await publish(kit, str(n).encode())
+    assert len((await fetch(kit)).messages) == 100
+    for stream in streams:
+        stream.cancel()
+
+
 def test_the_wire_is_as_the_specification_prints_it() -> None:
     """Names, numbers and types of section 5, literally."""
     printed = {

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 of an operator works without a host (backup, restore)."""
 
 LIBRARIES: dict[str, set[str]] = {
-    "asynctnt": {"adapters/tarantool/connection.py", "stack/tarantool.py"},
+    "asynctnt": {"adapters/tarantool/connection.py", "adapters/tarantool/legacy.py", "stack/tarantool.py"},
     "boto3": {"host/sqs.py", "stack/bucket.py"},
     "botocore": {"host/sqs.py", "stack/bucket.py", "stack/ministack.py"},
     "chalice": {"api/app.py"},
