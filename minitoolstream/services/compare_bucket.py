@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from minitoolstream.services.progress import Progress, silent
 
 _AT_ONCE = 5000
 _LISTED_AT_ONCE = 10_000
+_ASKED_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ async def compare_bucket(core: Core, progress: Progress = silent) -> Comparison:
         orphans = [name for (name,) in tables.execute(unknown)]
         lost = "SELECT sequence, name FROM row WHERE name NOT IN (SELECT name FROM object) ORDER BY sequence"
         missing = tables.execute(lost).fetchall()
-    return Comparison(await _unknown(core, orphans), missing)
+    return Comparison(await _unknown(core, orphans), await _gone(core, missing))
 
 
 def _named(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -55,6 +57,21 @@ def _named(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         made = pack_id_of(name) or upload_id_of(name)
         if made is not None:
             yield name, made
+
+
+async def _gone(core: Core, missing: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Payloads of an installation that was imported have names of their own, which were not listed: they are asked for
+    one by one."""
+    at_once = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def is_gone(name: str) -> bool:
+        if name.startswith((PAYLOAD_PREFIX, PACK_PREFIX)):
+            return True
+        async with at_once:
+            return await core.payloads.find(name) is None
+
+    gone = await asyncio.gather(*(is_gone(name) for _, name in missing))
+    return [row for row, is_lost in zip(missing, gone, strict=True) if is_lost]
 
 
 async def _unknown(core: Core, names: list[str]) -> list[str]:

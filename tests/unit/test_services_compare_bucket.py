@@ -65,3 +65,9 @@ async def test_rows_without_payload_come_in_the_order_of_their_sequences(monkeyp
 async def test_what_was_published_without_a_ticket_is_not_looked_for() -> None:
     found = await compare_bucket(kit_of([], [(1, "somewhere/else", True)]).core)
     assert (found.orphans, found.missing) == ([], [])
+
+
+async def test_payloads_that_were_imported_are_found_by_their_own_names() -> None:
+    rows = [(5, "orders_5", False), (6, "orders_6", False)]
+    found = await compare_bucket(kit_of(["orders_5"], rows).core)
+    assert (found.orphans, found.missing) == ([], [(6, "orders_6")])
