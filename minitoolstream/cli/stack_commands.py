@@ -157,7 +157,7 @@ def _table(report: dict[str, Any]) -> str:
         "tarantool": report["tarantool"]["address"],
         "object-store": f"{store['endpoint']} ({store['kind'] or 'not chosen yet'}, bucket {store['bucket']})",
         "host": report["http"] or "",
-        "grpc": "ingress {ingress}, egress {egress}".format(**report["grpc"]) if report["grpc"] else "",
+        "grpc": "ingress {ingress}, egress {egress}".format(**report["grpc"]) if report.get("grpc") else "",
     }
     rows = []
     for part in PARTS:
