@@ -129,6 +129,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("grpc.max_connection_idle", 300.0, between(duration, "1s", "1d"), "when an unused connection is closed"),
     Option("grpc.keepalive", 30.0, between(duration, "1s", "1h"), "pause between pings on a silent connection"),
     Option("grpc.message_limit", 4 * MIB, between(size, "64KiB", "64MiB"), "largest answer; most clients take 4 MiB"),
+    Option("grpc.metrics_port", 0, _port, "port of the gRPC servers' `/metrics`; 0: none"),
     Option("grpc.legacy_open", False, boolean, "let clients of the older interface in without a token"),
     Option("subscription.batch_size", 10, between(integer, 1, 1000), "messages for a gRPC call that names no number"),
     Option(

@@ -7,10 +7,12 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import uvloop
+from prometheus_client import CollectorRegistry, Metric, start_http_server
+from prometheus_client.registry import Collector
 
 from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
@@ -42,8 +44,11 @@ class GrpcWorker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 50)
+        metrics = Metrics(self.board, slot)
+        if slot == 0 and (port := self.settings["grpc.metrics_port"]):
+            _show(metrics, self.settings["server.host"], port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(Metrics(self.board, slot), parent))
+            runner.run(self._serve(metrics, parent))
 
     async def _serve(self, metrics: Metrics, parent: int) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -60,7 +65,7 @@ class GrpcWorker:
             log.exception("the worker cannot start")
             sys.exit(STARTUP_FAILURE)
         await open_sequences(core)
-        tasks = [asyncio.create_task(keep_ceiling(core)), asyncio.create_task(_keep_states(core, servers))]
+        tasks = [asyncio.create_task(keep_ceiling(core)), asyncio.create_task(_keep_states(core, servers, metrics))]
         await stopping.wait()
         loop.remove_reader(parent)
         await drain(core, servers, self.drain_seconds)
@@ -76,10 +81,31 @@ async def drain(core: Core, servers: Sequence[GrpcServer], seconds: float) -> No
     await asyncio.gather(*(server.stop(seconds) for server in servers))
 
 
-async def _keep_states(core: Core, servers: Sequence[GrpcServer]) -> None:
-    """Health for balancers: whether a publish would work now."""
+class _Scraped(Collector):
+    """What all workers counted, at the time of a scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.families().collect()
+
+
+def _show(metrics: Metrics, host: str, port: int) -> None:
+    """In a thread of its own, in one worker: what the others counted is read from the board."""
+    registry = CollectorRegistry()
+    registry.register(_Scraped(metrics))
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        log.warning("no metrics on port %d: %s", port, error.strerror)
+
+
+async def _keep_states(core: Core, servers: Sequence[GrpcServer], metrics: Metrics) -> None:
+    """Health for balancers: whether a publish would work now. And what was counted, for whoever shows it."""
     known = ""
     while True:
+        metrics.publish()
         problem = await problem_of(core)
         if problem != known:
             log.warning("not serving: %s", problem) if problem else log.info("serving again")

@@ -127,12 +127,16 @@ class Metrics:
 
     def render(self, more: Iterable[Metric] = ()) -> bytes:
         """The text of a scrape, over all workers; `more` is what others know."""
+        return generate_latest(self.families(more))
+
+    def families(self, more: Iterable[Metric] = ()) -> Collector:
+        """The same in the words of prometheus_client."""
         self.publish()
         total = Snapshot()
         for slot in range(self._board.slots):
             if content := self._board.read(slot):
                 total.add(_decode(content))
-        return generate_latest(_Families(total, more))
+        return _Families(total, more)
 
 
 class _Families(Collector):

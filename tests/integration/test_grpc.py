@@ -19,6 +19,7 @@ from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
 from minitoolstream.pb import legacy_pb2 as old
+from minitoolstream.stack.ports import free_port
 from tests.grpc_kit import V1_EGRESS, Calls, Clients, GrpcProcess, start_grpc
 from tests.live import Live, eventually, send
 
@@ -356,6 +357,23 @@ def test_a_stop_lets_running_calls_end_and_sends_waiting_ones_away(live: Live, s
         assert upload.result(30).status_code == 0
         stopping.result(30)
     assert [message["size"] for message in live.messages(subject)] == [2]
+
+
+def test_what_was_asked_is_counted(live: Live, subject: str) -> None:
+    port = free_port()
+    process = start_grpc(live, {"MTS_GRPC_METRICS_PORT": str(port)})
+    try:
+        clients = process.clients()
+        publish(clients, subject, b"x")
+        fetch(clients, subject)
+        clients.ingress.Publish(ingress.PublishRequest())
+        text = send("GET", f"http://127.0.0.1:{port}/metrics").body.decode()
+    finally:
+        process.stop()
+    assert 'minitoolstream_ingress_requests_total{status="200"} 1.0' in text
+    assert 'minitoolstream_ingress_requests_total{status="400"} 1.0' in text
+    assert 'method="minitoolstream.v1.EgressService.Fetch",status="200"} 1.0' in text
+    assert "minitoolstream_commits_total 1.0" in text
 
 
 def test_the_log_has_no_failure_of_ours(server: GrpcProcess) -> None:

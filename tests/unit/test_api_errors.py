@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minitoolstream.api.errors import HTTP_STATUS
+import grpc
+import pytest
+
+from minitoolstream.api.errors import HTTP_STATUS, STATUSES, answer_code, grpc_status
+from minitoolstream.domain.errors import MtsError
 
 ROOT = Path(__file__).parents[2]
-SERVER_SIDE = ("domain", "services", "adapters", "api", "host")
+SERVER_SIDE = ("domain", "services", "adapters", "api", "host", "grpc")
 CODE = r'"([a-z_]+)"'
 
 
@@ -21,3 +25,25 @@ def test_every_code_that_a_server_raises_has_a_status() -> None:
         raised |= set(re.findall(r"errors\.refuse\('([a-z_]+)'", path.read_text("utf-8")))
     assert len(raised) > 15
     assert raised <= set(HTTP_STATUS)
+
+
+def test_every_grpc_status_is_one() -> None:
+    assert {status for _, status in STATUSES.values()} <= {status.name for status in grpc.StatusCode}
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "in_answer"),
+    [
+        ("bad_request", "INVALID_ARGUMENT", 1),
+        ("unknown_durable", "NOT_FOUND", 404),
+        ("beyond_end", "OUT_OF_RANGE", 409),
+        ("unauthorized", "UNAUTHENTICATED", None),
+        ("unavailable", "UNAVAILABLE", None),
+        ("too_large", "RESOURCE_EXHAUSTED", None),
+        ("internal", "INTERNAL", None),
+        ("of_tomorrow", "INTERNAL", None),
+    ],
+)
+def test_what_a_request_is_to_blame_for_is_in_the_answer(code: str, status: str, in_answer: int | None) -> None:
+    error = MtsError(code, "what is wrong")
+    assert (grpc_status(error), answer_code(error)) == (status, in_answer)
