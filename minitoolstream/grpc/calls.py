@@ -91,7 +91,7 @@ class _Call:
             return _Unreadable()
 
     async def answer(self, request: Any, context: Context) -> Any:
-        with _Measured(self._name, self._gate, context) as measured:
+        with _Measured(self._name, self._gate) as measured:
             try:
                 self._begin(request, context)
                 return await self._behaviour(request, context)
@@ -99,7 +99,7 @@ class _Call:
                 return await self._refuse(measured.failed(error), context)
 
     async def take_stream(self, requests: AsyncIterator[Any], context: Context) -> Any:
-        with _Measured(self._name, self._gate, context) as measured:
+        with _Measured(self._name, self._gate) as measured:
             try:
                 self._begin(None, context)
                 return await self._behaviour(_readable(requests), context)
@@ -108,12 +108,13 @@ class _Call:
 
     async def stream(self, request: Any, context: Context) -> None:
         """Each answer is asked for when the one before is out of our hands: a slow reader is waited for."""
-        with _Measured(self._name, self._gate, context) as measured:
+        with _Measured(self._name, self._gate) as measured:
             try:
                 self._begin(request, context)
                 async with aclosing(self._behaviour(request, context)) as responses:
                     async for response in responses:
                         await context.write(response)
+                        measured.began_to_answer()
             except Exception as error:
                 await context.write(await self._refuse(measured.failed(error), context))
 
@@ -161,16 +162,20 @@ async def _readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
 class _Measured:
     """Counts a call when it has ended, and logs what is our fault."""
 
-    def __init__(self, name: str, gate: Gate, context: Context) -> None:
+    def __init__(self, name: str, gate: Gate) -> None:
         self._name = name
         self._gate = gate
-        self._context = context
         self._began = perf_counter()
         self._status = 200
-        self._token = request_id.set(gate.new_id())
+        self._seconds = 0.0
+        request_id.set(gate.new_id())  # of this call's task alone
 
     def __enter__(self) -> _Measured:
         return self
+
+    def began_to_answer(self) -> None:
+        """A stream's time is that of its first answer: a subscription may last for days."""
+        self._seconds = self._seconds or perf_counter() - self._began
 
     def failed(self, error: Exception) -> MtsError:
         if isinstance(error, grpc.aio.AbortError):
@@ -186,4 +191,4 @@ class _Measured:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
             self._status = 499  # the client left, or its deadline passed
-        self._gate.count(self._name, self._status, perf_counter() - self._began)
+        self._gate.count(self._name, self._status, self._seconds or perf_counter() - self._began)
