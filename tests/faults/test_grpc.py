@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,22 +80,29 @@ def _published(clients: Clients, subject: str) -> int:
         return 0
 
 
-def test_a_server_that_dies_in_a_stream_leaves_no_message(stack: Live, subject: str) -> None:
-    """Nothing is published of it; what came so far goes with its ticket."""
-    process = start_grpc(stack)
-    clients = process.clients()
+def kill_workers(process: GrpcProcess) -> None:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("utf-8").split()
+    assert children
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_in_a_stream_leaves_no_message(stack: Live, server: GrpcProcess, subject: str) -> None:
+    """Nothing is published of it, what came so far goes with its ticket; and another worker takes its place."""
+    clients = server.clients()
 
     def requests() -> Iterator[ingress.PublishStreamRequest]:
         yield ingress.PublishStreamRequest(upload=ingress.Upload(subject=subject, size=12 * MIB))
         for _ in range(11):
             yield ingress.PublishStreamRequest(data=b"x" * MIB)
-        process.kill()
+        kill_workers(server)
         yield ingress.PublishStreamRequest(data=b"x" * MIB)
 
     with pytest.raises(grpc.RpcError) as raised:
         clients.ingress.PublishStream(requests())
     assert raised.value.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
     assert stack.messages(subject) == []
+    assert eventually(lambda: _published(clients, subject))
 
 
 def test_a_log_of_an_open_older_interface_says_so(stack: Live, tmp_path: Path) -> None:
