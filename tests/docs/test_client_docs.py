@@ -18,7 +18,12 @@ from tests.live import Live
 
 ROOT = Path(__file__).parents[2]
 SDK_PAGE = (ROOT / "docs/sdk.md").read_text("utf-8")
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = [
+    example
+    for example in sorted((ROOT / "examples").glob("*.py"))
+    if "minitoolstream.connector" not in example.read_text("utf-8")
+]
+"""Those of the connector are run beside gRPC servers, in tests/integration/test_connector.py."""
 
 
 def run(live: Live, folder: Path, *command: str) -> str:

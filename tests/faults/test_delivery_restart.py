@@ -85,7 +85,7 @@ def test_scenario_5_a_host_restarts_under_a_hundred_messages_a_second_and_publis
 
             restarting: asyncio.Task[None] | None = None
             for number in itertools.count():
-                group.create_task(publish(f"message-{number}"))
+                group.create_task(publish(f"{number}-message"))
                 if number == RATE // 2:
                     restarting = group.create_task(restart())
                 if number >= RATE * SECONDS and restarting is not None and restarting.done():
