@@ -15,6 +15,7 @@ from bench.measure import Bench
 from bench.rows import GrowthPoint, Row
 from bench.scenarios import (
     batch,
+    claims,
     durables,
     fetch,
     fsck,
@@ -79,6 +80,7 @@ TABLES = (
     ),
     Table("grpc", "gRPC", {"grpc": grpc.run}),
     Table("retention", "Retention", {"sweep": sweep.run, "reconcile": reconcile.run}),
+    Table("pipeline", "Pipeline", {"claims": claims.run}),
     Table("recovery", "Recovery", {"restore": restore.run, "fsck": fsck.run}),
 )
 TRIAL = "trial"

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from minitoolstream.adapters.s3.bucket import S3Bucket
 from minitoolstream.adapters.s3.client import S3Payloads
 from minitoolstream.adapters.s3.signer import S3Signer
+from minitoolstream.adapters.sql.database import Database
+from minitoolstream.adapters.sql.mysql import MysqlDialect, MysqlPlace, MysqlSession
+from minitoolstream.adapters.sql.shard_rows import SqlShardRows
+from minitoolstream.adapters.sql.sqlite import SqliteDialect, SqliteSession
+from minitoolstream.adapters.sql.tracking import SqlTracking
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
 from minitoolstream.adapters.tarantool.delivery import TarantoolDelivery
@@ -17,7 +24,8 @@ from minitoolstream.adapters.tarantool.retention import TarantoolRetention
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
 from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
-from minitoolstream.config import Settings, load_settings
+from minitoolstream.bundle import bundled
+from minitoolstream.config import Settings, env_name, load_settings
 from minitoolstream.ports import (
     AuditStore,
     BucketStore,
@@ -30,8 +38,10 @@ from minitoolstream.ports import (
     PayloadStore,
     RestoreStore,
     RetentionStore,
+    ShardRows,
     Signer,
     SubjectStore,
+    TrackingStore,
     TransactionStore,
 )
 from minitoolstream.ports.legacy import ImportStore, LegacySource
@@ -43,6 +53,7 @@ from minitoolstream.services.raise_ceiling import Ceiling
 from minitoolstream.services.retention_classes import RetentionClasses
 from minitoolstream.services.watch_changes import Watcher
 
+_SQL_THREADS = 8  # each with a connection: some more than calls to one database gain by
 _current: Core | None = None
 
 
@@ -63,6 +74,7 @@ async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
         restores=TarantoolRestore(metadata.connection, settings),
         deletions=TarantoolDeletions(metadata.connection, settings),
         audit=TarantoolAudit(metadata.connection, settings),
+        tracking=open_tracking(settings),
         payloads=payloads,
         signer=S3Signer.from_settings(settings),
         metrics=metrics,
@@ -117,6 +129,36 @@ async def open_import(settings: Settings, place: LegacyPlace) -> ImportParts:
     )
 
 
+def open_tracking(settings: Settings) -> SqlTracking:
+    """The pipeline's table, in SQLite or in a database of the user's."""
+    where = settings["pipeline.database"]
+    if where == "sqlite":
+        file = settings.home / "data" / "pipeline_db.sqlite"
+        return SqlTracking(Database(lambda: SqliteSession(file), 1), SqliteDialect(), _ddl("pipeline_ddl_sqlite"))
+    place = MysqlPlace.from_url(where, settings["pipeline.password"], env_name("pipeline.password"))
+    return SqlTracking(Database(lambda: MysqlSession(place), _SQL_THREADS), MysqlDialect(), _ddl("pipeline_ddl"))
+
+
+def _ddl(name: str) -> Callable[[], str]:
+    """Read when it is needed: most processes never use it."""
+    return lambda: (bundled("db") / f"{name}.sql").read_text("utf-8")
+
+
+def open_payloads(settings: Settings) -> PayloadStore:
+    """The object store alone, for what needs no metadata. Nothing is connected before its first use."""
+    return S3Payloads.from_settings(settings)
+
+
+def open_shard(settings: Settings, url: str) -> ShardRows:
+    """A shard's database, for ordinary code."""
+    if url.startswith("sqlite:"):
+        file = Path(url.removeprefix("sqlite:")).absolute()
+        return SqlShardRows(SqliteSession(file), _ddl("shard_ddl_sqlite"))
+    password = settings["pipeline.shard_password"]
+    place = MysqlPlace.from_url(url, password, env_name("pipeline.shard_password"))
+    return SqlShardRows(MysqlSession(place), _ddl("shard_ddl"))
+
+
 def assemble(
     settings: Settings,
     *,
@@ -130,6 +172,7 @@ def assemble(
     restores: RestoreStore,
     deletions: DeletionStore,
     audit: AuditStore,
+    tracking: TrackingStore,
     payloads: PayloadStore,
     signer: Signer,
     metrics: Metrics,
@@ -151,6 +194,7 @@ def assemble(
         restores=restores,
         deletions=deletions,
         audit=audit,
+        tracking=tracking,
         payloads=payloads,
         signer=signer,
         metrics=metrics,

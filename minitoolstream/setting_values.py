@@ -137,6 +137,56 @@ def between(parse: Callable[[Any], Any], low: Any, high: Any) -> Callable[[Any],
     return checked
 
 
+def database(value: Any) -> str:
+    """`sqlite`, or where a MariaDB or MySQL is."""
+    text = str(value).strip()
+    return text if text == "sqlite" else _mysql_url(text, "MTS_PIPELINE_PASSWORD")
+
+
+class ShardDatabase(NamedTuple):
+    """Where the rows of one shard go."""
+
+    shard: int
+    url: str
+
+    def __str__(self) -> str:
+        return f"{self.shard}={self.url}"
+
+
+def shard_databases(value: Any) -> tuple[ShardDatabase, ...]:
+    """`0=mysql://user@host:3306/app_0,1=mysql://...`, or a map of such; for trying things out `0=sqlite:FILE`."""
+    entries = [f"{shard}={url}" for shard, url in value.items()] if isinstance(value, dict) else words(value)
+    found = tuple(_shard_database(entry) for entry in entries)
+    if len({one.shard for one in found}) < len(found):
+        raise ValueError(f"{value!r} names a shard twice")
+    return found
+
+
+def _shard_database(entry: str) -> ShardDatabase:
+    number, _, url = entry.partition("=")
+    if not re.fullmatch(r"[0-9]{1,10}", number.strip()) or not url:
+        raise ValueError("one is no shard's database; write 0=mysql://user@host:3306/app_0")
+    url = url.strip()
+    known = url if re.fullmatch(r"sqlite:.+", url) else _mysql_url(url, "MTS_PIPELINE_SHARD_PASSWORD")
+    return ShardDatabase(int(number), known)
+
+
+def _mysql_url(text: str, password_name: str) -> str:
+    """Without its password, which is a secret of its own."""
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in {"mysql", "mariadb"} and bool(parts.hostname and parts.username) and parts.port != 0
+    except ValueError:  # its port is none
+        fits = False
+    if fits and parts.password is not None:
+        raise ValueError(f"it holds a password; set {password_name} instead")
+    rest = f"{parts.path}?{parts.query}#{parts.fragment}"
+    if not fits or not re.fullmatch(r"/[A-Za-z0-9_$-]{1,64}\?(tls=true)?#", rest):
+        # Not shown: what is written wrong may hold a password.
+        raise ValueError("it is no database; write mysql://user@host:3306/pipeline_db")
+    return text
+
+
 message_life = between(duration, "1s", "10y")
 """How long messages may be kept."""
 

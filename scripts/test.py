@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 from minitoolstream.config import load_settings
 from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
+from minitoolstream.stack.get_mariadb import get_mariadb
 from minitoolstream.stack.get_minio import get_minio
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.ministack import get_ministack
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> int:
     tarantool = tools.get(console, "Tarantool", partial(get_tarantool, load_settings()["tarantool.binary"]))
     tools.get(console, "MinIO", get_minio)
     tools.get(console, "ministack", get_ministack)
+    tools.get(console, "MariaDB", get_mariadb)
     tools.get(console, "Chromium", partial(get_program, "chromium", "chromium"))
     if check.main():
         return 1

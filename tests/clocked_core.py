@@ -8,6 +8,7 @@ from typing import Any
 
 from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.adapters.memory.tracking import MemoryTracking
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.connection import Connection
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
@@ -48,6 +49,7 @@ def core_on(settings: Settings, metadata: TarantoolMetadata, payloads: PayloadSt
         deliveries=TarantoolDelivery(connection),
         subjects=TarantoolSubjects(connection, settings),
         bucket=MemoryBucket(),
+        tracking=MemoryTracking(),
         signer=PlainSigner(),
         metrics=NoMetrics(),
         **ports,

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 
 from tests.live import Live, start_live
-from tests.servers import MinioServer, TarantoolServer, start_minio, start_tarantool
+from tests.servers import (
+    MariadbServer,
+    MinioServer,
+    TarantoolServer,
+    start_mariadb,
+    start_minio,
+    start_tarantool,
+)
 
 # The same examples in every run: a failure is the change's. `--hypothesis-profile=explore` looks further.
 hypothesis_settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
@@ -33,11 +41,28 @@ def minio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServ
 
 
 @pytest.fixture(scope="session")
+def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
+    """Tests share it, each in a database of its own."""
+    server = start_mariadb(tmp_path_factory.mktemp("mariadb"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A whole stack that tests share: use subjects of your own, stop nothing."""
     stack = start_live(tmp_path_factory.mktemp("live"))
     yield stack
     stack.stop()
+
+
+@pytest.fixture(scope="module")
+def own_pipeline(live: Live) -> Iterator[Live]:
+    """The shared stack by a host of the module's own, whose tracked pipeline nobody else uses."""
+    host = live.add_host()
+    live.hosts.remove(host)
+    yield replace(live, hosts=[host])
+    host.stop()
 
 
 @pytest.fixture

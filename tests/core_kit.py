@@ -14,6 +14,7 @@ from minitoolstream.adapters.memory.metadata import MemoryMetadata
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.memory.recovery import MemoryJournal
 from minitoolstream.adapters.memory.retention import MemoryRetention
+from minitoolstream.adapters.memory.tracking import MemoryTracking
 from minitoolstream.bootstrap import assemble
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
@@ -203,6 +204,7 @@ def core_kit(min_part: int = 1, **changes: Any) -> CoreKit:
         restores=cast(RestoreStore, snapshots),
         deletions=MemoryDeletions(metadata),
         audit=MemoryAudit(metadata),
+        tracking=MemoryTracking(),
         payloads=payloads,
         signer=PlainSigner(),
         metrics=metrics,

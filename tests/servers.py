@@ -12,9 +12,10 @@ from typing import Any
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import bucket as buckets
-from minitoolstream.stack import minio, tarantool
+from minitoolstream.stack import mariadb, minio, tarantool
 from minitoolstream.stack.apt import unpacked
 from minitoolstream.stack.credentials import new_access_key, new_secret
+from minitoolstream.stack.get_mariadb import find_mariadb
 from minitoolstream.stack.get_minio import find_minio
 from minitoolstream.stack.get_tarantool import find_tarantool
 from minitoolstream.stack.minio import Credentials, Webhook
@@ -96,6 +97,21 @@ class MinioServer(Server):
         return buckets.client("s3", self.endpoint, self.root, self.region)
 
 
+@dataclass
+class MariadbServer(Server):
+    """Its user may make and use databases whose names begin with `test_` or `pipeline_`."""
+
+    port: int = 0
+    user: str = "mts"
+    password: str = field(default="", repr=False)
+
+    def url(self, database: str) -> str:
+        return f"mysql://{self.user}@127.0.0.1:{self.port}/{database}"
+
+    def ready(self) -> bool:
+        return mariadb.is_ready(self.port)
+
+
 def tarantool_program() -> Program:
     program = find_tarantool(load_settings()["tarantool.binary"])
     assert program, "Tarantool is missing: these tests need it; `make test` gets it"
@@ -169,6 +185,25 @@ def start_minio(
     if webhook_url:
         buckets.notify_webhook(s3, server.bucket, server.region)
     minio.ensure_user(server.endpoint, server.root, Credentials(server.access_key, server.secret_key), server.bucket)
+    return server
+
+
+def mariadb_program() -> Program:
+    program = find_mariadb()
+    assert program, "MariaDB is missing: these tests need it; `make test` gets it"
+    return program
+
+
+def start_mariadb(folder: Path) -> MariadbServer:
+    """A private MariaDB without any database."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program, data, log = mariadb_program(), folder / "mariadb", folder / "mariadb.log"
+    mariadb.create(program, data, log)
+    port, password = free_port(), new_secret()
+    words = mariadb.first_words(new_secret(), "mts", password, [r"pipeline\_%", r"test\_%"])
+    launch = mariadb.launch(program, port=port, data=data, log=log, words=words)
+    server = MariadbServer(launch, port=port, password=password)
+    server.start()
     return server
 
 

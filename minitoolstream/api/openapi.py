@@ -15,6 +15,7 @@ from minitoolstream.api.errors import HTTP_STATUS
 from minitoolstream.api.schema import Error
 from minitoolstream.domain.limits import MAX_DURABLE_LENGTH, MAX_SEQUENCE
 from minitoolstream.domain.subject import SUBJECT_PATTERN, UPLOAD_ID_PATTERN
+from minitoolstream.domain.tracking import FILENAME_PATTERN, TRANSITIONS, WORK_STAGES
 
 Json = dict[str, Any]
 
@@ -41,6 +42,12 @@ PATH_PARAMETERS: Mapping[str, tuple[Json, str]] = {
     "session_id": ({**_DURABLE, "examples": ["worker-1"]}, "the session, as its reader named it"),
     "transaction_id": (_UPLOAD_ID, "the transaction, as it was named when it began"),
     "upload_id": (_UPLOAD_ID, "the upload, as its ticket names it"),
+    "filename": (
+        {"type": "string", "pattern": f"^{FILENAME_PATTERN}$", "examples": ["20250101000000"]},
+        "name of an event file, up to its .event-ingest.txt",
+    ),
+    "stage": ({"type": "string", "enum": list(WORK_STAGES)}, "a stage that daemons work on"),
+    "transition": ({"type": "string", "enum": list(TRANSITIONS)}, "what happens to the stage"),
     "sequence": (
         {"type": "integer", "minimum": 1, "maximum": MAX_SEQUENCE},
         "place of the message in the order",
@@ -51,6 +58,7 @@ FUNCTIONS = {
     "fetch": "Read messages, wait for them, share them out: metadata and presigned download URLs.",
     "on_object_created": "What the object store's events do.",
     "ttl_sweeper": "Look after the stream.",
+    "pipeline": "Track files and their shards through the stages of a pipeline.",
 }
 _SUCCESS_TEXT = {200: "Done.", 201: "Made.", 202: "Accepted, but not visible yet."}
 _STATUS_TEXT = {

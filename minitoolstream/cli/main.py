@@ -15,6 +15,7 @@ from minitoolstream.cli import (
     dlq_commands,
     export_commands,
     fsck_command,
+    pipeline_commands,
     recovery_commands,
     retention_commands,
     stack_commands,
@@ -126,6 +127,7 @@ for _command in (
     *recovery_commands.COMMANDS,
     *deletion_commands.COMMANDS,
     *export_commands.COMMANDS,
+    *pipeline_commands.COMMANDS,
     tail_command.tail,
     fsck_command.fsck,
 ):

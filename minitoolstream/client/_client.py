@@ -13,6 +13,7 @@ from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Export, Exported
 from minitoolstream.client._import import Import, Imported, read_head
 from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects
+from minitoolstream.client._pipeline import AsyncPipeline
 from minitoolstream.client._place import Place, place_of
 from minitoolstream.client._publishing import AsyncPublishing
 from minitoolstream.client._read import Reader
@@ -106,6 +107,11 @@ class AsyncClient(AsyncPublishing, AsyncReading):
     def retention(self) -> AsyncRetention:
         """How long messages stay: look, configure, sweep; and the bucket's lifecycle."""
         return AsyncRetention(self._transport)
+
+    @property
+    def pipeline(self) -> AsyncPipeline:
+        """The tracked pipeline: register files, claim and end tasks, see where they are."""
+        return AsyncPipeline(self._transport)
 
     async def export_subject(
         self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None

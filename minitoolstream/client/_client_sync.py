@@ -13,6 +13,7 @@ from minitoolstream.client._export import CountCallback, Exported
 from minitoolstream.client._import import Imported
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._manage_sync import Consumers, DeadLetters, Subjects
+from minitoolstream.client._pipeline import Pipeline
 from minitoolstream.client._place import Place
 from minitoolstream.client._publishing_sync import Publishing
 from minitoolstream.client._reading_sync import Reading
@@ -90,6 +91,11 @@ class Client(Publishing, Reading):
     def retention(self) -> SyncRetention:
         """How long messages stay: look, configure, sweep; and the bucket's lifecycle."""
         return SyncRetention(self._thread, self._client.retention)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The tracked pipeline: register files, claim and end tasks, see where they are."""
+        return Pipeline(self._thread, self._client.pipeline)
 
     def export_subject(
         self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None

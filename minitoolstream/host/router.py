@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import unquote_to_bytes
@@ -74,18 +74,27 @@ class Router:
             raise ValueError(f"{method} {endpoint.route.path} is routed twice")
         node.endpoints[method] = endpoint
 
+    def _search(self, path: str, segments: list[str]) -> tuple[_Node, list[str]]:
+        """The slow way, for a fixed segment that led nowhere where a name would not have."""
+        for node, values in _walk(self._root, segments):
+            if node.endpoints:
+                return node, values
+        raise _no_such_path(path)
+
     def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
         """The endpoint and its decoded path parameters; `path` is as it came, still percent-encoded."""
         node = self._root
         values: list[str] = []
         if path[:1] != "/":
             raise _no_such_path(path)
-        for segment in path[1:].split("/"):
+        segments = path[1:].split("/")
+        for segment in segments:
             child = node.children.get(segment)
             if child is None:
                 child = node.parameter
                 if child is None:
-                    raise _no_such_path(path)
+                    node, values = self._search(path, segments)
+                    break
                 values.append(segment)
             node = child
         endpoint = node.endpoints.get(method)
@@ -101,6 +110,18 @@ class Router:
             raise _no_such_path(path)
         names = endpoint.names
         return endpoint, {names[at]: _decode(value, names[at]) for at, value in enumerate(values)}
+
+
+def _walk(node: _Node, segments: list[str], at: int = 0) -> Iterator[tuple[_Node, list[str]]]:
+    """Every node that the segments lead to, fixed ones first, with what stands for the names."""
+    if at == len(segments):
+        yield node, []
+        return
+    if child := node.children.get(segments[at]):
+        yield from _walk(child, segments, at + 1)
+    if node.parameter:
+        for found, values in _walk(node.parameter, segments, at + 1):
+            yield found, [segments[at], *values]
 
 
 def _no_such_path(path: str) -> MtsError:

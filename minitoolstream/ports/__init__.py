@@ -26,7 +26,9 @@ from minitoolstream.ports.payloads import (
 )
 from minitoolstream.ports.recovery import JournalLag, JournalStep, JournalStore, Position, RestoreStore, Settled
 from minitoolstream.ports.retention import RetentionStore
+from minitoolstream.ports.shard_rows import ShardRows
 from minitoolstream.ports.subjects import SubjectStore
+from minitoolstream.ports.tracking import QueuePlace, TrackingStore
 from minitoolstream.ports.transactions import TransactionStore
 
 __all__ = [
@@ -57,16 +59,19 @@ __all__ = [
     "PayloadStore",
     "Pointing",
     "Position",
+    "QueuePlace",
     "RestoreStore",
     "RetentionStore",
     "RewritePlan",
     "RowFacts",
     "Settled",
+    "ShardRows",
     "SignedRequest",
     "Signer",
     "StoredPart",
     "SubjectStore",
     "Summary",
+    "TrackingStore",
     "TransactionStore",
     "UploadFacts",
 ]

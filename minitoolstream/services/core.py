@@ -21,6 +21,7 @@ from minitoolstream.ports import (
     RetentionStore,
     Signer,
     SubjectStore,
+    TrackingStore,
     TransactionStore,
 )
 from minitoolstream.services.share_work import SingleFlight, Turns
@@ -69,6 +70,7 @@ class Core:
     restores: RestoreStore
     deletions: DeletionStore
     audit: AuditStore
+    tracking: TrackingStore
     payloads: PayloadStore
     signer: Signer
     metrics: Metrics
@@ -86,5 +88,6 @@ class Core:
         await self.packer.close()
         await self.lanes.close()
         await self.watcher.close()
+        await self.tracking.close()
         await self.metadata.close()
         await self.payloads.close()

@@ -1,4 +1,5 @@
-"""What a host does once when it starts: its settings reach Tarantool, and the bucket's lifecycle is put in step."""
+"""What a host does once when it starts: its settings reach Tarantool, the bucket's lifecycle is put in step, and the
+pipeline has its table."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
 from minitoolstream.services.keep_lifecycle import apply_lifecycle
 from minitoolstream.services.manage_retention import apply_settings
+from minitoolstream.services.track_pipeline import prepare_tracking
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 
-TASKS: tuple[Callable[[Core], Awaitable[object]], ...] = (apply_settings, apply_lifecycle)
+TASKS: tuple[Callable[[Core], Awaitable[object]], ...] = (apply_settings, apply_lifecycle, prepare_tracking)
 
 
 async def settle_in(core: Core) -> None:

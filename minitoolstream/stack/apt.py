@@ -24,7 +24,8 @@ def get_program(name: str, package: str, *, update: Update = ignore) -> Program:
         return found
     if not shutil.which("apt-get"):
         raise MtsError("dependency_missing", f"{name} is not installed, and there is no apt-get to get it with")
-    with locked(_root(package).with_suffix(".lock"), waiting=lambda: update(f"waiting for another mts to get {name}")):
+    lock = root_of(package).with_suffix(".lock")
+    with locked(lock, waiting=lambda: update(f"waiting for another mts to get {name}")):
         found = on_path(name) or unpacked(name, package) or _get(name, package, update)
     if not found:
         raise MtsError("dependency_missing", f"the package {package} did not bring the program {name}")
@@ -62,10 +63,10 @@ def install(package: str, prefix: Sequence[str], *, update: Update = ignore) -> 
         run([*command, "install", "-y", "--no-install-recommends", package], log=log)
 
 
-def unpacked(name: str, package: str) -> Program | None:
+def unpacked(name: str, package: str, *, folder: str = "bin") -> Program | None:
     """A program that `unpack` brought in an earlier run, with the search paths it needs."""
-    root = _root(package)
-    program = root / "usr" / "bin" / name
+    root = root_of(package)
+    program = root / "usr" / folder / name
     if not program.exists():
         return None
     libraries = _library_folders(root)
@@ -91,7 +92,7 @@ def unpack(package: str, *, update: Update = ignore) -> None:
     """Download and unpack a package and what it needs and this machine lacks. Works without root."""
     options = _options(update)
     needed = _needed(package, options)
-    root = _root(package)
+    root = root_of(package)
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent) as temporary:
         folder, target = Path(temporary), Path(temporary) / "root"
@@ -140,7 +141,7 @@ def _user() -> str:
         return "root"
 
 
-def _root(package: str) -> Path:
+def root_of(package: str) -> Path:
     return cache_folder() / "debian" / package
 
 

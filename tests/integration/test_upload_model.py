@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 
 from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.adapters.memory.tracking import MemoryTracking
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
 from minitoolstream.adapters.tarantool.delivery import TarantoolDelivery
@@ -150,6 +151,7 @@ class UploadMachine(RuleBasedStateMachine):
             restores=TarantoolRestore(world.metadata.connection, world.settings),
             deletions=TarantoolDeletions(world.metadata.connection, world.settings),
             audit=TarantoolAudit(world.metadata.connection, world.settings),
+            tracking=MemoryTracking(),
             payloads=self.payloads,
             signer=PlainSigner(),
             metrics=NoMetrics(),

@@ -141,3 +141,13 @@ def test_a_long_poll_waits_and_a_stream_is_refused_with_the_way_out(kit: CoreKit
     status, refused = call("fetch", gateway("GET", path, SUBJECT, headers={"Accept": "text/event-stream"}))
     assert (status, refused["error"]["code"]) == (400, "bad_request")
     assert "wait=" in refused["error"]["message"]
+
+
+def test_the_pipeline_is_a_function_of_its_own(kit: CoreKit) -> None:
+    base = "/api/v1/pipeline"
+    body = b'{"filename": "20250101000000", "shards": [0]}'
+    status, made = call("pipeline", gateway("POST", f"{base}/files/register", {}, body))
+    assert (status, made["created"]) == (200, True)
+    path, params = f"{base}/stages/{{stage}}/{{transition}}", {"stage": "shard-worker", "transition": "start"}
+    status, refused = call("pipeline", gateway("POST", path, params, b'{"filename": "20250101000000", "shard": 0}'))
+    assert (status, refused["error"]["details"]["waits_for"]) == (409, "shard-splitter")

@@ -310,3 +310,18 @@ async def test_a_body_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPa
 async def test_a_route_that_is_open_to_all_takes_no_body(path: str) -> None:
     got = await call(await open_host(), "GET", path, b"x")
     assert got.status == 413
+
+
+async def test_a_fixed_segment_that_leads_nowhere_leaves_the_name_beside_it_open() -> None:
+    routes = ("/x/{stage}/{transition}", "/x/fixed/done", "/x/{stage}/retry")
+    host = await open_host(*(("publish", Route("POST", path, echo, path)) for path in routes))
+    for path, params in (
+        ("/x/fixed/done", {}),
+        ("/x/fixed/start", {"stage": "fixed", "transition": "start"}),
+        ("/x/fixed/retry", {"stage": "fixed"}),
+        ("/x/other/done", {"stage": "other", "transition": "done"}),
+    ):
+        got = await call(host, "POST", path)
+        assert (got.status, got.json["params"]) == (200, params), path
+    for path in ("/x/fixed", "/x/fixed/a/b", "/x/fixed/"):
+        assert (await call(host, "POST", path)).status == 404

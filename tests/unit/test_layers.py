@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"domain"},
     "services": {"domain", "ports", "config"},
     "adapters": {"domain", "ports", "config", "net", "request_id"},
-    "bootstrap": {"adapters", "config", "ports", "services"},
+    "bootstrap": {"adapters", "bundle", "config", "ports", "services"},
     "api": {"domain", "ports", "services", "bootstrap", "request_id"},
     "functions": {"api", "services", "domain", "bootstrap"},
     "host": {"api", "bootstrap", "bundle", "config", "domain", "net", "ports", "request_id", "services"},
@@ -32,8 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pb": set(),
     "grpc": {"api", "bootstrap", "config", "domain", "host", "net", "pb", "ports", "request_id", "services"},
     "connector": {"client", "config", "domain", "pb"},
+    "pipeline": {"bootstrap", "client", "config", "domain", "ports"},
     "stack": {"bundle", "client", "config", "domain", "net"},
-    "cli": {"bootstrap", "client", "config", "domain", "grpc", "host", "services", "setting_values", "stack"},
+    "cli": {
+        *("bootstrap", "client", "config", "domain", "grpc", "host", "pipeline"),
+        *("services", "setting_values", "stack"),
+    },
 }
 """Everyone may import its own layer; `api` opens the core where a Lambda's first call needs it, `cli` where a command
 of an operator works without a host (backup, restore)."""
@@ -43,6 +47,7 @@ LIBRARIES: dict[str, set[str]] = {
     "boto3": {"host/sqs.py", "stack/bucket.py"},
     "botocore": {"host/sqs.py", "stack/bucket.py", "stack/ministack.py"},
     "chalice": {"api/app.py"},
+    "pymysql": {"adapters/sql/mysql.py"},
     "yaml": {"config.py"},
     "zstandard": {"client/_codec.py"},
 }

@@ -1,0 +1,40 @@
+"""The pipeline's rows in a shard's database: `pipeline_result`, as `db/shard_ddl.sql` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minitoolstream.adapters.sql.database import Cursor, Session
+
+_AT_ONCE = 500
+
+
+class SqlShardRows:
+    def __init__(self, session: Session, read_ddl: Callable[[], str]) -> None:
+        self._session = session
+        self._read_ddl = read_ddl
+        self._prepared = False
+
+    def replace(self, filename: str, shard: int, rows: Sequence[tuple[str, str]]) -> None:
+        if not self._prepared:
+            self._session.transaction(lambda cursor: cursor.execute(self._read_ddl()))
+            self._prepared = True
+
+        def write(cursor: Cursor) -> None:
+            cursor.execute("DELETE FROM pipeline_result WHERE filename = %s AND shard = %s", [filename, shard])
+            for at in range(0, len(rows), _AT_ONCE):
+                some = rows[at : at + _AT_ONCE]
+                places = ", ".join(["(%s, %s, %s, %s, %s)"] * len(some))
+                given = [
+                    value for number, row in enumerate(some, at) for value in (filename, shard, number, row[0], row[1])
+                ]
+                cursor.execute(
+                    "INSERT INTO pipeline_result (filename, shard, item, item_key, value)"  # noqa: S608 # nosec B608
+                    f" VALUES {places}",
+                    given,
+                )
+
+        self._session.transaction(write)
+
+    def close(self) -> None:
+        self._session.close()

@@ -1,0 +1,15 @@
+"""A shard's database, where the pipeline's rows end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class ShardRows(Protocol):
+    """Not a coroutine's: daemons are ordinary code."""
+
+    def replace(self, filename: str, shard: int, rows: Sequence[tuple[str, str]]) -> None:
+        """These rows (key, JSON) are all that there is of a file and shard, in one transaction."""
+
+    def close(self) -> None: ...
