@@ -66,6 +66,11 @@ async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
     )
 
 
+def open_payloads(settings: Settings) -> PayloadStore:
+    """The object store alone, for what needs no metadata. Nothing is connected before its first use."""
+    return S3Payloads.from_settings(settings)
+
+
 def assemble(
     settings: Settings,
     *,

@@ -1,0 +1,135 @@
+"""Where steps leave files: a folder that every node sees, or `s3://bucket/prefix` on the store of the settings.
+
+A file appears whole or not at all, and is never written over: that is what a manifest's meaning rests on.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from minitoolstream.bootstrap import open_payloads
+from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.ports import PayloadStore
+from spark_emr.loop import run
+
+T = TypeVar("T")
+_AT_ONCE = 1000
+
+
+class Place(Protocol):
+    """Named files. Failures are MtsErrors: `already_exists`, `payload_missing`, `unavailable` and so on."""
+
+    def put_new(self, name: str, body: bytes, content_type: str = "application/octet-stream") -> None:
+        """Store a file under a name that is free; `already_exists` when it is not."""
+
+    def get(self, name: str) -> bytes: ...
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Names that begin so, sorted."""
+
+    def url(self, name: str = "") -> str:
+        """What to call it in a manifest."""
+
+
+def place_of(url: str, settings: Settings) -> Place:
+    """`s3://bucket/prefix`, `file:///folder` or a folder. The system's own prefixes are refused."""
+    if url.startswith(("s3://", "s3a://")):
+        return _Bucket(url, settings)
+    if "://" in url and not url.startswith("file://"):
+        raise bad_request(f"{url} is neither a folder nor s3://bucket/prefix")
+    return _Folder(Path(url.removeprefix("file://")))
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+
+    def put_new(self, name: str, body: bytes, content_type: str = "") -> None:  # noqa: ARG002
+        target = self._path / name
+        scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with scratch.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(scratch, target)  # fails where a rename would replace
+        except FileExistsError:
+            raise MtsError("already_exists", f"{target} exists already") from None
+        except OSError as error:
+            raise MtsError("cannot_write", f"cannot write {target}: {error.strerror}") from None
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    def get(self, name: str) -> bytes:
+        try:
+            return (self._path / name).read_bytes()
+        except FileNotFoundError:
+            raise MtsError("payload_missing", f"there is no file {self._path / name}") from None
+        except OSError as error:
+            raise MtsError("cannot_read", f"cannot read {self._path / name}: {error.strerror}") from None
+
+    def names(self, prefix: str = "") -> list[str]:
+        found = (path.relative_to(self._path).as_posix() for path in self._path.rglob("*") if path.is_file())
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def url(self, name: str = "") -> str:
+        return (self._path / name).as_uri()
+
+
+class _Bucket:
+    """Opened for each call: a place travels to executors, and connections do not."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        bucket, _, prefix = url.partition("://")[2].partition("/")
+        self._prefix = prefix.strip("/") + "/"
+        if not bucket or self._prefix == "/":
+            raise bad_request(f"{url} is not of the form s3://bucket/prefix")
+        if self._prefix.startswith(("m/", "_mts/")):
+            raise bad_request(f"{self._prefix} is the system's own: take another prefix")
+        self._bucket = bucket
+        self._settings = settings.with_values(minio__bucket=bucket)
+
+    def put_new(self, name: str, body: bytes, content_type: str = "application/octet-stream") -> None:
+        self._with(lambda store: store.put_new(self._prefix + name, body, content_type=content_type))
+
+    def get(self, name: str) -> bytes:
+        return self._with(lambda store: _whole(store, self._prefix + name))
+
+    def names(self, prefix: str = "") -> list[str]:
+        return self._with(lambda store: _names(store, self._prefix, prefix))
+
+    def url(self, name: str = "") -> str:
+        return f"s3://{self._bucket}/{self._prefix}{name}"
+
+    def _with(self, work: Callable[[PayloadStore], Awaitable[T]]) -> T:
+        async def opened() -> T:
+            store = open_payloads(self._settings)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return run(opened())
+
+
+async def _whole(store: PayloadStore, name: str) -> bytes:
+    found = await store.find(name)
+    if found is None:
+        raise MtsError("payload_missing", f"there is no object {name}")
+    return await store.get_range(name, 0, found.size - 1) if found.size else b""
+
+
+async def _names(store: PayloadStore, prefix: str, begin: str) -> list[str]:
+    found: list[str] = []
+    while True:
+        after = prefix + found[-1] if found else ""
+        page = await store.list_after(prefix + begin, after, _AT_ONCE)
+        found += [item.name.removeprefix(prefix) for item in page]
+        if len(page) < _AT_ONCE:
+            return found

@@ -1,0 +1,42 @@
+"""The Spark application's session and settings. The only module here, beside the adapters, that needs pyspark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitoolstream.config import OPTIONS, Settings, load_settings
+from minitoolstream.domain.errors import MtsError
+
+CONF_PREFIX = "spark.minitoolstream."
+
+
+def conf_name(key: str) -> str:
+    """The name of a setting in Spark's conf. Spark hides values whose name says `secret`, `password`, `token` or
+    `access.key` in its UI and logs, so underscores become dots."""
+    return CONF_PREFIX + key.replace("_", ".")
+
+
+def open_session(name: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.appName(name).getOrCreate()
+
+
+def session_settings(spark: Any = None) -> Settings:
+    """Settings of the environment and `mts.yaml`; what Spark's conf says goes before."""
+    settings = load_settings()
+    if spark is None:
+        return settings
+    for option in OPTIONS:
+        value = spark.conf.get(conf_name(option.key), None)
+        if value:
+            settings = _changed(settings, option.key, value)
+    return settings
+
+
+def _changed(settings: Settings, key: str, value: str) -> Settings:
+    name = conf_name(key)
+    try:
+        return settings.with_values(name, **{key.replace(".", "__"): value})
+    except ValueError as error:
+        raise MtsError("bad_config", f"{name}: {error}") from None
