@@ -6,8 +6,17 @@ for partition in plan.partitions:
         ...
 """
 
-from spark_emr.reader.core import plan_read, read_batches, read_stretches
+from spark_emr.reader.core import plan_read, read_batches, read_blocks, read_stretches
 from spark_emr.reader.options import ReadOptions, read_options
 from spark_emr.reader.plan import Plan, ReadPartition
 
-__all__ = ["Plan", "ReadOptions", "ReadPartition", "plan_read", "read_batches", "read_options", "read_stretches"]
+__all__ = [
+    "Plan",
+    "ReadOptions",
+    "ReadPartition",
+    "plan_read",
+    "read_batches",
+    "read_blocks",
+    "read_options",
+    "read_stretches",
+]

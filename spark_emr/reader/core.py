@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from minitoolstream.bootstrap import open_core
+from minitoolstream.bootstrap import open_core, open_payloads
 from minitoolstream.config import Settings
 from minitoolstream.domain.message import Extent
 from minitoolstream.services.core import Core
 from spark_emr.loop import iterate, run
+from spark_emr.reader.large import stored_blocks
 from spark_emr.reader.options import ReadOptions
 from spark_emr.reader.plan import Plan, ReadPartition
 from spark_emr.reader.read import Stretch, read_parts
@@ -37,19 +38,36 @@ def plan_read(settings: Settings, options: ReadOptions, parallelism: int = 1) ->
 
 
 async def stretches(
-    settings: Settings, options: ReadOptions, partition: ReadPartition
+    settings: Settings, options: ReadOptions, partition: ReadPartition, *, in_order: bool = False
 ) -> AsyncGenerator[Stretch, None]:
     core = await open_core(settings)
     try:
-        async for stretch in read_parts(core.payloads, partition.parts(), options, _locator(core)):
+        parts = partition.parts()
+        async for stretch in read_parts(core.payloads, parts, options, _locator(core), in_order=in_order):
             yield stretch
     finally:
         await core.close()
 
 
-def read_stretches(settings: Settings, options: ReadOptions, partition: ReadPartition) -> Iterator[Stretch]:
-    """The messages of a partition, extent by extent."""
-    return iterate(stretches(settings, options, partition))
+def read_stretches(
+    settings: Settings, options: ReadOptions, partition: ReadPartition, *, in_order: bool = False
+) -> Iterator[Stretch]:
+    """The messages of a partition, extent by extent; `in_order` of their sequences, else roughly."""
+    return iterate(stretches(settings, options, partition, in_order=in_order))
+
+
+def read_blocks(settings: Settings, extent: Extent) -> Iterator[bytes]:
+    """The payload of one message as it is stored, of any size, block by block; damage is an error at its end."""
+
+    async def opened() -> AsyncGenerator[bytes, None]:
+        store = open_payloads(settings)
+        try:
+            async for block in stored_blocks(store, extent):
+                yield block
+        finally:
+            await store.close()
+
+    return iterate(opened())
 
 
 def read_batches(

@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from zlib import crc32
 
 from minitoolstream.client._codec import decode_now
@@ -67,10 +68,17 @@ class _Get:
 
 
 async def read_parts(
-    store: PayloadStore, parts: Iterable[Part], options: ReadOptions, locate: Locate | None = None
+    store: PayloadStore,
+    parts: Iterable[Part],
+    options: ReadOptions,
+    locate: Locate | None = None,
+    *,
+    in_order: bool = False,
 ) -> AsyncGenerator[Stretch, None]:
-    """Everything of a partition, roughly in sequence order. With `on_missing` fail, a payload that is not what it
-    should be is an error that names its sequence."""
+    """Everything of a partition, roughly in sequence order, or exactly. With `on_missing` fail, a payload that is not
+    what it should be is an error that names its sequence."""
+    if in_order:
+        parts = sorted(parts, key=lambda part: (part.extent.sequence, part.first_chunk))
     if not options.payload:
         for part in parts:
             yield Stretch(part.extent)
@@ -79,7 +87,7 @@ async def read_parts(
     ahead: deque[tuple[int, asyncio.Task[list[Stretch]]]] = deque()
     waiting = 0
     try:
-        for planned in plan_gets(parts, options):
+        for planned in plan_gets(parts, options, in_order=in_order):
             size = planned.size if isinstance(planned, _Get) else 0
             while ahead and (waiting + size > _BYTES_AHEAD or len(ahead) >= _AT_ONCE):
                 done, task = ahead.popleft()
@@ -98,16 +106,17 @@ async def read_parts(
         await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-def plan_gets(parts: Iterable[Part], options: ReadOptions) -> Iterator[_Get | Stretch]:
-    """Looks into the store, and what needs none."""
-    by_object: dict[str, list[Part]] = {}
-    for part in parts:
-        by_object.setdefault(part.extent.object_name, []).append(part)
-    for name, together in by_object.items():
+def plan_gets(parts: Iterable[Part], options: ReadOptions, *, in_order: bool = False) -> Iterator[_Get | Stretch]:
+    """Looks into the store, and what needs none. What lies in one object is read together; `in_order`, only where its
+    rows are neighbours."""
+    for together in _neighbours(parts) if in_order else _by_object(parts):
         waiting: _Get | None = None
         for extent, chunk in _looked_at(together, options):
             step = _get_of(extent, chunk, options)
             if not isinstance(step, _Get):
+                if waiting is not None:
+                    yield waiting
+                    waiting = None
                 yield step
             elif waiting is not None and _joins(waiting, step):
                 waiting.last = max(waiting.last, step.last)
@@ -117,13 +126,25 @@ def plan_gets(parts: Iterable[Part], options: ReadOptions) -> Iterator[_Get | St
                     yield waiting
                 waiting = step
         if waiting is not None:
-            assert waiting.object_name == name
             yield waiting
+
+
+def _by_object(parts: Iterable[Part]) -> Iterable[list[Part]]:
+    found: dict[str, list[Part]] = {}
+    for part in parts:
+        found.setdefault(part.extent.object_name, []).append(part)
+    for together in found.values():
+        together.sort(key=lambda part: (part.extent.byte_from or 0, part.first_chunk))
+    return found.values()
+
+
+def _neighbours(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    for _, together in groupby(parts, lambda part: part.extent.object_name):
+        yield list(together)
 
 
 def _looked_at(parts: list[Part], options: ReadOptions) -> Iterator[tuple[Extent, int | None]]:
     """Extents small enough to be read in one go, and chunks of those that are not."""
-    parts.sort(key=lambda part: part.extent.byte_from or 0)
     for part in parts:
         if part.chunks:
             yield from ((part.extent, part.first_chunk + step) for step in range(part.chunks))
@@ -175,7 +196,8 @@ def _length(extent: Extent) -> int:
 
 def _joins(one: _Get, other: _Get) -> bool:
     framed = one.extents[0].byte_from is not None and one.chunk is None and other.chunk is None
-    return framed and other.first <= one.last + _GAP and max(one.last, other.last) - one.first < _LONGEST_GET
+    near = one.first <= other.first <= one.last + _GAP
+    return framed and near and max(one.last, other.last) - one.first < _LONGEST_GET
 
 
 def _without(extent: Extent, problem: str) -> Stretch:
