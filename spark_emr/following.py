@@ -30,6 +30,7 @@ class Follower:
         self._settings = settings
         self._options = options
         self._read: int | None = None
+        self._unacked: int | None = None
 
     def begin(self) -> int:
         """Where a query without a checkpoint begins: where its durable stands, else at `start` or `fromSequence`."""
@@ -57,10 +58,13 @@ class Follower:
         return consumer.last_sequence
 
     def latest(self) -> int:
-        """How far the next batch may go."""
+        """How far the next batch may go. Spark asks when the batch before is in its log, but calls `commit` for that
+        only when there is another one: so the durable learns of it here."""
 
         async def find(core: Core) -> int:
             options = self._options
+            if self._unacked is not None:
+                await self._ack(core, self._unacked)
             latest = await core.metadata.latest_sequence(options.subject)
             most = options.batch_messages
             if not most:
@@ -74,27 +78,25 @@ class Follower:
 
     def between(self, start: int, end: int) -> ReadOptions | None:
         """What a batch reads: behind `start` up to `end`; None for nothing."""
-        self._read = max(end, self._read or 0)
+        self._read = self._unacked = max(end, self._read or 0)
         if end <= start:
             return None
         return replace(self._options, from_sequence=max(start + 1, self._options.from_sequence), to_sequence=end)
 
     def commit(self, end: int) -> None:
         """Everything up to here has reached the sink."""
-        options = self._options
-        if options.durable is None:
-            return
-        durable = options.durable
+        self._ask(lambda core: self._ack(core, end))
 
-        async def ack(core: Core) -> int:
+    async def _ack(self, core: Core, end: int) -> None:
+        options = self._options
+        if options.durable is not None:
             try:
-                return await core.deliveries.ack(options.subject, durable, end)
+                await core.deliveries.ack(options.subject, options.durable, end)
             except MtsError as error:
                 if error.code != "unknown_durable":
                     raise
-                return await self._durable(core, end + 1)
-
-        self._ask(ack)
+                await self._durable(core, end + 1)
+        self._unacked = None
 
     def _ask(self, work: Callable[[Core], Awaitable[T]]) -> T:
         try:

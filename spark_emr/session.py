@@ -16,10 +16,14 @@ def conf_name(key: str) -> str:
     return CONF_PREFIX + key.replace("_", ".")
 
 
-def open_session(name: str) -> Any:
+def open_session(name: str) -> tuple[Any, bool]:
+    """The session of this process, and whether it was started by this call."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.appName(name).getOrCreate()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active, False
+    return SparkSession.builder.appName(name).getOrCreate(), True
 
 
 def session_settings(spark: Any = None) -> Settings:

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from spark_emr.places import Place, place_of
-from spark_emr.session import session_settings
+from spark_emr.session import open_session, session_settings
 
 
 class Exit(IntEnum):
@@ -120,6 +120,7 @@ class Run:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     manifest: Manifest = field(default_factory=Manifest)
     started: float = field(default_factory=time.time)
+    _owns_session: bool = False
 
     @cached_property
     def settings(self) -> Settings:
@@ -128,10 +129,14 @@ class Run:
 
     @cached_property
     def spark(self) -> Any:
-        """The application's SparkSession, started on first use."""
-        from spark_emr.session import open_session
+        """The application's SparkSession: the one that runs in this process, else started on first use."""
+        found, self._owns_session = open_session(f"mts-{self.step.name}")
+        return found
 
-        return open_session(f"mts-{self.step.name}")
+    def close(self) -> None:
+        """End the session, if this run has started it."""
+        if self._owns_session:
+            self.spark.stop()
 
     def place(self, url: str) -> Place:
         """A folder or `s3://bucket/prefix` to read from and write to."""
@@ -183,8 +188,8 @@ def main(step: Step, arguments: Sequence[str] | None = None) -> int:
             code = exit_code(written)
             told.update(exit_code=int(code), state=code.name.lower(), error=_error(written))
     _line(sys.stdout, told)
-    if run is not None and "spark" in run.__dict__:
-        run.spark.stop()
+    if run is not None:
+        run.close()
     return int(code)
 
 
