@@ -21,8 +21,8 @@ _STEP = re.compile(r"[a-z][a-z_]*\Z")
 
 
 def find_packages(sent: Path) -> Path:
-    """The unpacked archive: in the working directory, as in YARN's cluster mode; where Spark unpacks what is sent along;
-    or unpacked now from beside this file."""
+    """The unpacked archive: in the working directory, as in YARN's cluster mode; where Spark unpacks what is sent
+    along; or unpacked now from beside this file."""
     for folder in (Path(FOLDER).absolute(), sent / FOLDER):
         if (folder / "spark_emr").is_dir():
             return folder

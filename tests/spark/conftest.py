@@ -39,7 +39,6 @@ CONNECTION = (
     "minio.bucket",
     "minio.access_key",
     "minio.secret_key",
-    "server.urls",
     "server.token",
 )
 
@@ -90,6 +89,7 @@ def spark(stack: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
     # Only now: what the builder is given stands in the process list.
     for key in CONNECTION:
         session.conf.set(conf_name(key), str(stack.settings[key]))
+    session.conf.set(conf_name("server.urls"), stack.url)
     register(session)
     yield session
     session.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from minitoolstream.client import Client, Item
 from spark_emr.errors import from_traceback
-from spark_emr.frames import read_messages
+from spark_emr.frames import map_payloads, read_messages
 from tests.live import Live
 
 
@@ -92,3 +92,65 @@ def test_bad_input_is_a_clear_error(
     error = refused(lambda: load(spark, **options).collect())
     assert error.code == code
     assert told in error.message + str(error.details)
+
+
+def test_large_payloads_come_in_chunks_or_stay_in_python(
+    spark: Any, client: Client, subject: str, tmp_path: Any
+) -> None:
+    body = bytes(range(256)) * 4096 * 3
+    path = tmp_path / "large"
+    path.write_bytes(body)
+    client.publish(subject, b"small")
+    sequence = client.publish_file(subject, path).sequence
+    limits = {"largeBytes": "1MiB", "chunkBytes": "512KiB"}
+    chunks = load(spark, subject=subject, payload="true", large="chunks", partitions=3, **limits)
+    rows = chunks.filter(chunks.sequence == sequence).orderBy("chunk").collect()
+    assert [row.chunk for row in rows] == list(range(6))
+    assert b"".join(bytes(row.payload) for row in rows) == body
+    referred = load(spark, subject=subject, payload="true", **limits).orderBy("sequence").collect()
+    assert [row.payload for row in referred] == [bytearray(b"small"), None]
+
+    def measure(message: Any, blocks: Any) -> tuple[int, int]:
+        return message.sequence, sum(map(len, blocks))
+
+    measured = map_payloads(spark, measure, subject=subject, **limits).collect()
+    assert dict(measured)[sequence] == len(body)
+
+
+def test_a_payload_that_is_gone_fails_is_skipped_or_told(
+    spark: Any, stack: Live, client: Client, subject: str, tmp_path: Any
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"soon gone")
+    client.publish(subject, b"stays")
+    lost = client.publish_file(subject, path).sequence or 0
+    stack.minio.s3().delete_object(Bucket=stack.settings["minio.bucket"], Key=client.get(lost).object_name)
+    error = refused(lambda: load(spark, subject=subject, payload="true").collect())
+    assert (error.code, error.details["sequence"]) == ("payload_missing", lost)
+    assert load(spark, subject=subject, payload="true", onMissing="skip").count() == 1
+    told = load(spark, subject=subject, payload="true", onMissing="null").orderBy("sequence").collect()
+    assert [row.problem for row in told] == [None, "payload_missing"]
+
+
+def test_a_message_that_expired_or_was_deleted_leaves_a_hole(spark: Any, client: Client, subject: str) -> None:
+    sequences = [result.unwrap().sequence or 0 for result in client.publish_batch(subject, [b"a", b"b", b"c"])]
+    client.delete_message(sequences[1], "for the test")
+    assert load(spark, subject=subject, payload="true").count() == 2
+    error = refused(lambda: load(spark, subject=subject, onHole="fail").collect())
+    assert error.details["sequence"] == sequences[1]
+
+
+def test_no_secret_is_shown_in_plans_or_errors(spark: Any, stack: Live, orders: list[int]) -> None:
+    from spark_emr.session import conf_name
+
+    frame = load(spark, subject="orders", payload="true")
+    shown = frame._jdf.queryExecution().toString()
+    spark.conf.set(conf_name("minio.secret_key"), "wrong-" + stack.settings["minio.secret_key"])
+    try:
+        with pytest.raises(Exception, match="mts-error") as error:
+            read_messages(spark, subject="orders", payload=True).collect()
+    finally:
+        spark.conf.set(conf_name("minio.secret_key"), stack.settings["minio.secret_key"])
+    text = shown + str(error.value)
+    for key in ("tarantool.password", "minio.secret_key", "server.token"):
+        assert str(stack.settings[key]) not in text
