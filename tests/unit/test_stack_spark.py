@@ -48,7 +48,7 @@ def test_with_root_debians_is_installed(monkeypatch: pytest.MonkeyPatch) -> None
         installed.append(package)
         monkeypatch.setattr(get_java, "output", lambda _command: "openjdk 17.0.15")
 
-    monkeypatch.setattr(apt, "root_prefix", lambda: [])
+    monkeypatch.setattr(apt, "root_prefix", list)
     monkeypatch.setattr(apt, "install", install)
     assert get_java.get_java().origin == "Debian's package, installed"
     assert installed == ["openjdk-17-jre-headless"]
@@ -69,7 +69,7 @@ def test_an_empty_virtualenv_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     def install(*_arguments: object, **_options: object) -> None:
         raise MtsError("start_failed", "no such package")
 
-    monkeypatch.setattr(apt, "root_prefix", lambda: [])
+    monkeypatch.setattr(apt, "root_prefix", list)
     monkeypatch.setattr(apt, "install", install)
     monkeypatch.setattr(get_java, "private_venv", lambda _name, **_options: tmp_path)
     with pytest.raises(MtsError, match="holds no Java"):
