@@ -5,8 +5,10 @@ python -m scripts.spark_cluster [4] [3]        PySpark 4.1 and 3.5, both unless 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from minitoolstream.stack.get_spark import VERSIONS, get_spark
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
-from minitoolstream.stack.program import Program
+from minitoolstream.stack.program import Program, cache_folder
 from scripts import spark_archive, tools
 from tests.live import Live, send, start_live
 from tests.servers import Server
@@ -94,25 +96,26 @@ class Submitter:
     def __init__(self, spark: Program, environ: dict[str, str], master: str, folder: Path) -> None:
         self._environ = environ
         self._folder = folder
-        submit = str(Path(spark.environ["SPARK_HOME"]) / "bin" / "spark-submit")
+        self._master = master
+        self._submit = str(Path(spark.environ["SPARK_HOME"]) / "bin" / "spark-submit")
         conf = folder / "spark.conf"
         conf.write_text(_CONF)
-        archive = f"{folder / 'minitoolstream-spark.tar.gz'}#mts"
-        self._command = [
-            submit,
-            "--master",
-            master,
-            "--properties-file",
-            str(conf),
-            "--archives",
-            archive,
-            "run_step.py",
-        ]
+        self._conf = conf
+        self._archive = f"{folder / 'minitoolstream-spark.tar.gz'}#mts"
 
     def __call__(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         started = time.monotonic()
+        told = self._run(self._conf, ["--archives", self._archive, "run_step.py", *arguments], code)
+        print(f"  ✓ {arguments[0]}: exit {code}, {time.monotonic() - started:.0f} s", flush=True)
+        return told
+
+    def other(self, conf: Path, program: Path, *arguments: str) -> dict[str, Any]:
+        """A program of one's own."""
+        return self._run(conf, [str(program), *arguments], 0)
+
+    def _run(self, conf: Path, arguments: Sequence[str], code: int) -> dict[str, Any]:
         done = subprocess.run(
-            [*self._command, *arguments],
+            [self._submit, "--master", self._master, "--properties-file", str(conf), *arguments],
             cwd=self._folder,
             env=self._environ,
             capture_output=True,
@@ -122,11 +125,9 @@ class Submitter:
         )
         lines = done.stdout.splitlines()
         if done.returncode != code or not lines:
-            raise SystemExit(
-                f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr[-6000:]}"
-            )
+            said = f"{done.stdout}\n{done.stderr[-6000:]}"
+            raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{said}")
         told: dict[str, Any] = json.loads(lines[-1])
-        print(f"  ✓ {arguments[0]}: exit {code}, {time.monotonic() - started:.0f} s", flush=True)
         return told
 
 
@@ -154,6 +155,47 @@ def run_steps(submit: Submitter, output: Path) -> None:
     submit("verify", *subject, "--from-sequence", str(10**15), code=3)
 
 
+S3A_CONF = """spark.hadoop.fs.s3a.path.style.access true
+spark.hadoop.fs.s3a.connection.ssl.enabled false
+spark.hadoop.fs.s3a.endpoint.region us-east-1
+spark.hadoop.fs.s3a.committer.name magic
+spark.sql.sources.commitProtocolClass org.apache.spark.internal.io.cloud.PathOutputCommitProtocol
+spark.sql.parquet.output.committer.class org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter
+"""
+
+
+def get_jars() -> Path | None:
+    """Those of spark_emr/s3a/pom.xml, from Maven Central, once; None where there is no Maven."""
+    pom = tools.ROOT / "spark_emr" / "s3a" / "pom.xml"
+    folder = cache_folder() / "jars" / f"s3a-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    if not (folder / "complete").exists():
+        if not shutil.which("mvn"):
+            return None
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+        subprocess.run(["mvn", "-B", "-q", "-f", str(pom), *copy], check=True)
+        (folder / "complete").touch()
+    return folder
+
+
+def check_s3a(live: Live, submit: Submitter, folder: Path) -> None:
+    """Spark's own reader and writer, with the jars of the docs, on what a step wrote into the bucket."""
+    jars = get_jars()
+    if jars is None:
+        print("  - S3A was not tried: there is no mvn to get its jars with", flush=True)
+        return
+    bucket = live.settings["minio.bucket"]
+    submit("replay_to_parquet", "--subject", _SUBJECT, "--output", f"s3://{bucket}/replays/s3a")
+    conf = folder / "s3a.conf"
+    classes = f"{jars}/*"
+    paths = f"spark.driver.extraClassPath {classes}\nspark.executor.extraClassPath {classes}\n"
+    conf.write_text(_CONF + paths + f"spark.hadoop.fs.s3a.endpoint {live.settings['minio.endpoint']}\n" + S3A_CONF)
+    told = submit.other(
+        conf, tools.ROOT / "scripts" / "s3a_job.py", f"s3a://{bucket}/replays/s3a", f"s3a://{bucket}/own"
+    )
+    assert told == {"rows": _MESSAGES + 20, "written": _MESSAGES + 20, "committer": "magic"}, told
+    print("  ✓ S3A: read by the manifest, written with the magic committer", flush=True)
+
+
 def run_version(version: str, live: Live, java: Program, spark: Program, folder: Path) -> None:
     print(f"PySpark {version}: {VERSIONS[version]}", flush=True)
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
@@ -163,13 +205,18 @@ def run_version(version: str, live: Live, java: Program, spark: Program, folder:
         **spark.environ,
         **live.environ,
         "MTS_URL": live.url,
+        "AWS_ACCESS_KEY_ID": live.minio.root.access_key,
+        "AWS_SECRET_ACCESS_KEY": live.minio.root.secret_key,
         "MTS_HOME": str(folder / "home"),
         "PYSPARK_PYTHON": str(spark.path),
         "PYSPARK_DRIVER_PYTHON": str(spark.path),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     with cluster(folder / "cluster", environ) as master:
-        run_steps(Submitter(spark, environ, master, folder), folder / f"out{version}")
+        submit = Submitter(spark, environ, master, folder)
+        run_steps(submit, folder / f"out{version}")
+        if version == "4":
+            check_s3a(live, submit, folder)
 
 
 def main(versions: Sequence[str]) -> int:
