@@ -9,12 +9,15 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +65,33 @@ class ClusterPart(Server):
             return False
 
 
+@dataclass(frozen=True)
+class Cluster:
+    address: str
+    workers: list[ClusterPart]
+
+    def kill_executor(self) -> None:
+        """`kill -9` of an executor that has a Python task, as soon as there is one."""
+        deadline = time.monotonic() + _SUBMIT_TIMEOUT
+        while time.monotonic() < deadline:
+            for executor in children(self.workers[0].pid):
+                if children(executor):
+                    os.kill(executor, signal.SIGKILL)
+                    return
+            time.sleep(0.02)
+        raise SystemExit("no executor ran a task")
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 @contextmanager
-def cluster(folder: Path, environ: dict[str, str], workers: int = 2) -> Iterator[str]:
-    """The address of a master with its workers."""
+def cluster(folder: Path, environ: dict[str, str], workers: int = 2) -> Iterator[Cluster]:
+    """A master with its workers."""
     folder.mkdir(parents=True, exist_ok=True)
     spark_class = str(Path(environ["SPARK_HOME"]) / "bin" / "spark-class")
     parts: list[ClusterPart] = []
@@ -84,7 +111,7 @@ def cluster(folder: Path, environ: dict[str, str], workers: int = 2) -> Iterator
         for number in range(workers):
             options = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
             add(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", address, *options)
-        yield address
+        yield Cluster(address, parts[1:])
     finally:
         for part in reversed(parts):
             part.stop()
@@ -155,6 +182,16 @@ def run_steps(submit: Submitter, output: Path) -> None:
     submit("verify", *subject, "--from-sequence", str(10**15), code=3)
 
 
+def survive_a_kill(running: Cluster, submit: Submitter, output: Path) -> None:
+    """An executor dies in the middle: its tasks run elsewhere, and the manifest names each message once."""
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(running.kill_executor)
+        told = submit("replay_to_parquet", "--subject", _SUBJECT, "--output", str(output), "--partitions", "40")
+        killed.result()
+    assert told["summary"]["rows"] == _MESSAGES + 20, told
+    print("  ✓ an executor was killed meanwhile", flush=True)
+
+
 S3A_CONF = """spark.hadoop.fs.s3a.path.style.access true
 spark.hadoop.fs.s3a.connection.ssl.enabled false
 spark.hadoop.fs.s3a.endpoint.region us-east-1
@@ -212,9 +249,10 @@ def run_version(version: str, live: Live, java: Program, spark: Program, folder:
         "PYSPARK_DRIVER_PYTHON": str(spark.path),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    with cluster(folder / "cluster", environ) as master:
-        submit = Submitter(spark, environ, master, folder)
+    with cluster(folder / "cluster", environ) as running:
+        submit = Submitter(spark, environ, running.address, folder)
         run_steps(submit, folder / f"out{version}")
+        survive_a_kill(running, submit, folder / f"killed{version}")
         if version == "4":
             check_s3a(live, submit, folder)
 

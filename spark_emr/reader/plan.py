@@ -101,7 +101,8 @@ class Planner:
         self._options = options
         self._pieces: list[_Piece] = [_Piece()]
         self._by_object: dict[int, _Piece] = {}
-        self._piece_cost = max(options.partition_bytes // _PIECES, 1)
+        # Who says how many tasks there are to be gets as many, if there are as many objects.
+        self._piece_cost = 1 if options.partitions else max(options.partition_bytes // _PIECES, 1)
         self._next_offset: dict[int, tuple[int, int]] = {}
         self._holes: list[Hole] = []
         self._first: int | None = None

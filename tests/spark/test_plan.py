@@ -42,6 +42,11 @@ def test_a_little_is_read_by_one_task_however_many_could_run() -> None:
     assert len(plan([plain(n, 8 * MIB) for n in range(1, 9)], parallelism=4).partitions) == 4
 
 
+def test_who_wants_so_many_tasks_gets_them_as_far_as_there_are_objects() -> None:
+    assert len(plan([plain(n, 10) for n in range(1, 101)], partitions=7).partitions) == 7
+    assert len(plan([pack(9, [1] * 9)], partitions=7).partitions) == 1
+
+
 def test_rows_of_one_pack_go_to_one_task_though_others_stand_between_them() -> None:
     name = "_mts/packs/shared"
     first = pack(10, [10] * 10, name=name)
