@@ -8,12 +8,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_emr import run_step
+from spark_emr.reader.options import ReadOptions, option_name
 from spark_emr.steps._step import Step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,3 +120,9 @@ def make_archive(path: Path, folder: Path) -> Any:
     (folder / "content" / "spark_emr").mkdir(parents=True)
     with tarfile.open(path, "w:gz") as archive:
         archive.add(folder / "content" / "spark_emr", "spark_emr")
+
+
+def test_every_option_is_in_the_docs() -> None:
+    page = (ROOT / "docs" / "spark.md").read_text("utf-8")
+    for field in fields(ReadOptions):
+        assert f"`{option_name(field.name)}`" in page, field.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from minitoolstream.client import Client, Item
 from spark_emr.errors import from_traceback
 from spark_emr.frames import map_payloads, read_messages
 from tests.live import Live
+from tests.spark.conftest import ROOT
 
 
 def load(spark: Any, **options: Any) -> Any:
@@ -154,3 +156,14 @@ def test_no_secret_is_shown_in_plans_or_errors(spark: Any, stack: Live, orders: 
     text = shown + str(error.value)
     for key in ("tarantool.password", "minio.secret_key", "server.token"):
         assert str(stack.settings[key]) not in text
+
+
+def test_the_examples_of_the_docs_run(spark: Any, client: Client, orders: list[int]) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    client.publish("videos", b"a short film")
+    space: dict[str, Any] = {"spark": spark}
+    for example in examples[:3]:
+        exec(example, space)
+    assert space["orders"].columns[-1] == "payload"
+    assert [size for _, size in space["sizes"].collect()] == [12]
