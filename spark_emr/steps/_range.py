@@ -25,9 +25,14 @@ _FIELDS = (
 )
 
 
-def add_range(parser: argparse.ArgumentParser, *, missing: bool = True, large: bool = False) -> None:
+def add_range(
+    parser: argparse.ArgumentParser, *, missing: bool = True, large: bool = False, several: bool = False
+) -> None:
     """`--subject`, the ends of a range, where its plan comes from."""
-    parser.add_argument("--subject", required=True)
+    if several:
+        parser.add_argument("--subject", action="append", help="may be given several times; all unless given")
+    else:
+        parser.add_argument("--subject", required=True)
     parser.add_argument("--from-sequence", metavar="N", help="first sequence; the beginning unless given")
     parser.add_argument("--to-sequence", metavar="N", help="last sequence; the latest unless given")
     parser.add_argument("--from-time", metavar="T", help="unix seconds or ISO 8601")

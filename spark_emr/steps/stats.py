@@ -1,8 +1,9 @@
-"""Messages and bytes of a range by subject and hour, and by the values of a header: a table, and a plot."""
+"""Messages and bytes by subject, hour and the values of a header: a table, and a plot. Of one subject, some, or all."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,43 +11,97 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spark_emr.frames import planned_messages
+from minitoolstream.config import Settings
+from minitoolstream.domain.message import messages_of
+from minitoolstream.services.core import Core
+from spark_emr.frames import run_tasks
 from spark_emr.places import Place
-from spark_emr.reader import plan_read
+from spark_emr.reader import Plan, ReadOptions, ReadPartition, read_stretches
+from spark_emr.reader.core import with_core
+from spark_emr.reader.rows import make_plan
 from spark_emr.steps._range import add_range, options_of, told
-from spark_emr.steps._step import Run, Step, main
+from spark_emr.steps._step import NoData, Run, Step, main
 
 _MOST_SHOWN = 20
 _NONE = "(none)"
+_SUBJECTS_AT_ONCE = 1000
+Key = tuple[str, int, str]
+Task = tuple[ReadOptions, ReadPartition]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_range(parser, missing=False)
+    add_range(parser, missing=False, several=True)
     parser.add_argument("--header", metavar="NAME", help="count by the values of this header too")
     parser.add_argument("--output", metavar="URL", help="write stats.csv and stats.svg here")
 
 
 def work(run: Run) -> Mapping[str, Any]:
-    from pyspark.sql import functions as f
+    args, settings = run.args, run.settings
+    parallelism = run.spark.sparkContext.defaultParallelism
 
-    options = replace(options_of(run.args), payload=False)
-    plan = plan_read(run.settings, options, run.spark.sparkContext.defaultParallelism)
-    facts = told(run, options, plan)
-    messages = planned_messages(run.spark, run.settings, options, plan)
-    hour = (f.col("create_at") - f.col("create_at") % 3600).alias("hour")
-    header = f.col("headers")[run.args.header] if run.args.header else f.lit(None).cast("string")
-    grouped = messages.groupBy("subject", hour, f.coalesce(header, f.lit(_NONE)).alias("value"))
-    counted = grouped.agg(f.count("*").alias("messages"), f.sum("size").alias("bytes"))
-    rows = [row.asDict() for row in counted.orderBy("subject", "hour", "value").collect()]
-    if run.args.output:
-        _write(run, run.place(run.args.output), rows)
-    by_value = _summed(rows, "value") if run.args.header else {}
+    async def plan_all(core: Core) -> list[tuple[ReadOptions, Plan]]:
+        subjects = args.subject or await _all_subjects(core)
+        wanted = [options_of(args, subject=subject) for subject in subjects]
+        return [(options, await make_plan(core, options, parallelism)) for options in wanted]
+
+    plans = [(options, plan) for options, plan in with_core(settings, plan_all) if plan.messages]
+    if not plans:
+        raise NoData("the range holds no messages", subjects=len(args.subject or ()))
+    facts = [told(run, options, plan) for options, plan in plans]
+    tasks: list[Task] = [(options, partition) for options, plan in plans for partition in plan.partitions]
+    header = args.header
+    counted: dict[Key, list[int]] = {}
+    for counts in run_tasks(run.spark, tasks, lambda task: count(settings, task, header)):
+        for key, (messages, size) in counts.items():
+            total = counted.setdefault(key, [0, 0])
+            total[0] += messages
+            total[1] += size
+    rows = [
+        {"subject": subject, "hour": hour, "value": value, "messages": messages, "bytes": size}
+        for (subject, hour, value), (messages, size) in sorted(counted.items())
+    ]
+    if args.output:
+        _write(run, run.place(args.output), rows)
+    by_value = _summed(rows, "value") if header else {}
     return {
-        **facts,
-        "hours": [{"hour": _hour(key), **total} for key, total in _summed(rows, "hour").items()],
-        "header": run.args.header,
+        "messages": sum(fact["messages"] for fact in facts),
+        "bytes": sum(fact["bytes"] for fact in facts),
+        "subjects": _summed(rows, "subject"),
+        "hours": [{"hour": _hour(key), **total} for key, total in sorted(_summed(rows, "hour").items())],
+        "header": header,
         "values": dict(sorted(by_value.items(), key=lambda item: -int(item[1]["messages"]))[:_MOST_SHOWN]),
     }
+
+
+async def _all_subjects(core: Core) -> list[str]:
+    names: list[str] = []
+    more = True
+    while more:
+        found, more = await core.metadata.subjects(names[-1] if names else "", _SUBJECTS_AT_ONCE)
+        names += [str(subject["subject"]) for subject in found]
+    return names
+
+
+def count(settings: Settings, task: Task, header: str | None) -> dict[Key, tuple[int, int]]:
+    """What a task found: messages and bytes by subject, hour and value. Extents that share their headers are counted as
+    a whole."""
+    options, partition = task
+    found: dict[Key, tuple[int, int]] = {}
+
+    def add(value: str, at: int, messages: int, size: int) -> None:
+        key = (options.subject, at - at % 3600, value)
+        before = found.get(key, (0, 0))
+        found[key] = (before[0] + messages, before[1] + size)
+
+    for stretch in read_stretches(settings, replace(options, payload=False), partition):
+        extent = stretch.extent
+        if header is None or not extent.own:
+            value = extent.headers.get(header, _NONE) if header else _NONE
+            add(value, extent.create_at, extent.count, extent.size)
+            continue
+        for message, _ in messages_of(extent):
+            add(message.headers.get(header, _NONE), extent.create_at, 1, message.size)
+    return found
 
 
 def _summed(rows: Sequence[Mapping[str, Any]], key: str) -> dict[Any, dict[str, int]]:
@@ -63,8 +118,6 @@ def _hour(seconds: int) -> str:
 
 
 def _write(run: Run, place: Place, rows: Sequence[Mapping[str, Any]]) -> None:
-    import csv
-
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(["subject", "hour", run.args.header or "header", "messages", "bytes"])

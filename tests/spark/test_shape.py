@@ -20,7 +20,7 @@ from spark_emr.steps._step import Step
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = json.loads((ROOT / "spark_emr" / "steps.json").read_text("utf-8"))
-MAY_NEED_SPARK = {"source.py", "session.py", "run_step.py", "steps/stats.py"}
+MAY_NEED_SPARK = {"source.py", "session.py", "run_step.py"}
 
 
 def names(path: Path) -> set[str]:

@@ -63,6 +63,8 @@ def test_a_range_and_columns_of_ones_choice(spark: Any, orders: list[int]) -> No
     frame = load(spark, subject="orders", fromSequence=orders[10], toSequence=orders[19])
     assert frame.count() == 10
     assert "payload" not in frame.columns
+    assert load(spark, subject="orders", fromTime=1, toTime="2100-01-01T00:00:00Z").count() == 53
+    assert load(spark, subject="orders", fromTime="2100-01-01").count() == 0
     reader = spark.read.format("minitoolstream").schema("size bigint, sequence bigint").option("subject", "orders")
     assert reader.load().agg({"size": "sum"}).first()[0] > 0
 

@@ -173,6 +173,8 @@ def test_small_objects_are_put_together_and_nobody_notices(
 
 def test_stats_count_by_hour_and_header(run: RunStep, spark: Any, client: Client, subject: str, tmp_path: Path) -> None:
     publish(client, subject)
+    other = f"{subject}-other"
+    publish(client, other)
     code, told = run(stats.STEP, "--subject", subject, "--header", "kind", "--output", tmp_path / "out")
     assert code == 0, told
     values = {name: total["messages"] for name, total in told["summary"]["values"].items()}
@@ -180,6 +182,9 @@ def test_stats_count_by_hour_and_header(run: RunStep, spark: Any, client: Client
     assert sum(hour["messages"] for hour in told["summary"]["hours"]) == 23
     assert (tmp_path / "out" / "stats.csv").read_text().startswith("subject,hour,kind,messages,bytes")
     assert b"<svg" in (tmp_path / "out" / "stats.svg").read_bytes()
+    code, told = run(stats.STEP)
+    counted = {name: total["messages"] for name, total in told["summary"]["subjects"].items()}
+    assert (code, counted[subject], counted[other]) == (0, 23, 23)
 
 
 @pytest.mark.parametrize("step", [verify.STEP, stats.STEP, compact.STEP], ids=lambda step: step.name)
