@@ -43,7 +43,7 @@ def upsert_statement(table: str, columns: Sequence[str], key: Sequence[str]) -> 
     changed = [name for name in columns if name not in key] or [key[0]]
     changes = ", ".join(f"`{name}` = VALUES(`{name}`)" for name in changed)
     marks = ", ".join(["%s"] * len(columns))
-    return f"INSERT INTO {target} ({listed}) VALUES ({marks}) ON DUPLICATE KEY UPDATE {changes}"  # noqa: S608
+    return f"INSERT INTO {target} ({listed}) VALUES ({marks}) ON DUPLICATE KEY UPDATE {changes}"  # noqa: S608  # nosec B608
 
 
 def write_rows(connect: Connect, statement: str, rows: Iterable[Sequence[Any]]) -> int:

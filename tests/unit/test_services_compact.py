@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minitoolstream.domain.compaction import worth_moving
@@ -75,7 +77,7 @@ async def test_a_store_that_is_away_is_an_error_and_changes_nothing(kit: CoreKit
     assert await rows(kit) == before
 
 
-def row(sequence: int, size: int = 10, name: str = "", at: int = 1000, **more: bool) -> Extent:
+def row(sequence: int, size: int = 10, name: str = "", at: int = 1000, **more: Any) -> Extent:
     return Extent(sequence, {}, name or f"m/{sequence}", SUBJECT, at, 0, sequence, 1, size, **more)
 
 
