@@ -164,10 +164,11 @@ def publish(live: Live) -> None:
         for result in client.publish_batch(_SUBJECT, items):
             result.unwrap()
         for n in range(20):
-            client.publish(_SUBJECT, b"single %d" % n)
+            for subject in (_SUBJECT, *(f"small-{version}" for version in VERSIONS)):
+                client.publish(subject, b"single %d" % n)
 
 
-def run_steps(submit: Submitter, output: Path) -> None:
+def run_steps(submit: Submitter, version: str, output: Path) -> None:
     """Every step once, with what it must say."""
     total = _MESSAGES + 20
     subject = ("--subject", _SUBJECT)
@@ -178,6 +179,7 @@ def run_steps(submit: Submitter, output: Path) -> None:
     assert told["summary"]["published"]["messages"] == total, told
     assert submit("verify", "--subject", again)["summary"]["by_crc32"] == total
     assert submit("stats", *subject, "--header", "kind")["summary"]["messages"] == total
+    assert submit("compact", "--subject", f"small-{version}")["summary"]["rows"] == 20
     submit("verify", "--subject", "nobody-made-me", code=2)
     submit("verify", *subject, "--from-sequence", str(10**15), code=3)
 
@@ -251,7 +253,7 @@ def run_version(version: str, live: Live, java: Program, spark: Program, folder:
     }
     with cluster(folder / "cluster", environ) as running:
         submit = Submitter(spark, environ, running.address, folder)
-        run_steps(submit, folder / f"out{version}")
+        run_steps(submit, version, folder / f"out{version}")
         survive_a_kill(running, submit, folder / f"killed{version}")
         if version == "4":
             check_s3a(live, submit, folder)
