@@ -24,7 +24,7 @@ from spark_emr.places import place_of
 from spark_emr.sinks.parquet import write_batch
 from spark_emr.source import register
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 
 
 def wait_for(path: Path) -> None:

@@ -91,7 +91,7 @@ def test_the_plan_may_come_from_the_journal(run: RunStep, client: Client, subjec
         code, told = run(verify.STEP, *arguments)
         return told if code == 0 and told["summary"]["messages"] == 22 else None
 
-    told = eventually(journal_knows)
+    told = eventually(journal_knows, within=90)
     assert told is not None
     assert (told["summary"]["first_sequence"], told["summary"]["plan"]) == (min(sent), "journal")
 

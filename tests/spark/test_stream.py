@@ -43,7 +43,7 @@ def run_job(stack: Live, subject: str, folder: Path, *arguments: str) -> subproc
         env=environ,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=300,
         check=False,
         start_new_session=True,
     )
