@@ -17,16 +17,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Its items one by one; what runs beside them goes on only while the caller waits for the next."""
-    with asyncio.Runner() as runner:
+    """Its items one by one; what runs beside them goes on only while the caller waits for the next.
+
+    Not by `asyncio.Runner`: for each run it sets a handler for signals, and Python writes down the whole last result in
+    an error text that nobody sees.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(_next(source))
+            except StopAsyncIteration:
+                return
+    finally:
         try:
-            while True:
-                try:
-                    yield runner.run(_next(source))
-                except StopAsyncIteration:
-                    return
+            loop.run_until_complete(source.aclose())
+            loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
-            runner.run(source.aclose())
+            loop.close()
 
 
 async def _next(source: AsyncGenerator[T, None]) -> T:

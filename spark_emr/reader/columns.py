@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncGenerator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -146,7 +148,18 @@ class _Rows:
                         pa.array(self._header_values, pa.string()),
                     )
                 )
+            elif name == "payload":
+                arrays.append(_binary(self._columns[name]))
             else:
                 arrays.append(pa.array(self._columns[name], _TYPES[name][1]))
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _binary(values: list[bytes | None]) -> Any:
+    """An Arrow array of them, in one copy: Arrow's own way takes them one by one, for some times the CPU."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        return pa.array(values, pa.binary())
+    ends = array("i", accumulate(map(len, present), initial=0))
+    return pa.Array.from_buffers(pa.binary(), len(present), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(present))])

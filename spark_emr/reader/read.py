@@ -47,7 +47,7 @@ class Stretch:
     the reason by its index. `chunk` numbers the pieces of a payload that comes in several."""
 
     extent: Extent
-    payloads: list[bytes | None] | None = None
+    payloads: list[bytes | None] | None = field(default=None, repr=False)
     problems: dict[int, str] = field(default_factory=dict)
     chunk: int = 0
 
