@@ -5,6 +5,7 @@ python -m scripts.spark_cluster [4] [3]        PySpark 4.1 and 3.5, both unless 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -37,6 +38,7 @@ from tests.servers import Server
 
 _SUBJECT, _MESSAGES = "orders", 5000
 _SUBMIT_TIMEOUT = 300
+_KILL_WITHIN = 120
 _CONF = """spark.ui.enabled false
 spark.ui.showConsoleProgress false
 spark.driver.host 127.0.0.1
@@ -72,7 +74,7 @@ class Cluster:
 
     def kill_executor(self) -> None:
         """`kill -9` of an executor that has a Python task, as soon as there is one."""
-        deadline = time.monotonic() + _SUBMIT_TIMEOUT
+        deadline = time.monotonic() + _KILL_WITHIN
         while time.monotonic() < deadline:
             for executor in children(self.workers[0].pid):
                 if children(executor):
@@ -83,10 +85,12 @@ class Cluster:
 
 
 def children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    """Of all threads: any of a JVM's may have started one."""
+    found: list[int] = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, listed.read_text().split())
+    return found
 
 
 @contextmanager

@@ -109,6 +109,6 @@ def _worked(
 
 def _large(settings: Settings, options: ReadOptions, extent: Extent) -> Iterator[bytes]:
     decoder = Decoder(extent.codec if options.decode else None, extent.sequence)
-    for block in read_blocks(settings, extent):
+    for block in read_blocks(settings, extent, checksum=options.checksum):
         yield from decoder.feed(block)
     decoder.finish()

@@ -56,13 +56,13 @@ def read_stretches(
     return iterate(stretches(settings, options, partition, in_order=in_order))
 
 
-def read_blocks(settings: Settings, extent: Extent) -> Iterator[bytes]:
+def read_blocks(settings: Settings, extent: Extent, *, checksum: bool = True) -> Iterator[bytes]:
     """The payload of one message as it is stored, of any size, block by block; damage is an error at its end."""
 
     async def opened() -> AsyncGenerator[bytes, None]:
         store = open_payloads(settings)
         try:
-            async for block in stored_blocks(store, extent):
+            async for block in stored_blocks(store, extent, checksum=checksum):
                 yield block
         finally:
             await store.close()

@@ -35,6 +35,7 @@ class ReadOptions:
     partition: int | None = None
     payload: bool = False
     decode: bool = True
+    checksum: bool = True
     large: str = "reference"
     large_bytes: int = 64 * MIB
     chunk_bytes: int = 8 * MIB
@@ -87,6 +88,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "partition": _between(0, 2**31 - 1),
     "payload": boolean,
     "decode": boolean,
+    "checksum": boolean,
     "large": _one_of(LARGE),
     "large_bytes": _between(1, 512 * MIB, size),
     "chunk_bytes": _between(64 * 1024, 64 * MIB, size),
