@@ -61,12 +61,13 @@ class _State:
         for row in segment.rows:
             if row[_SUBJECT] == subject and row[0] >= first and row[0] - row[7] < last:
                 self._rows[row[0]] = row
-        for space, row, key, head in segment.side if with_side else ():
-            self._apply_side(space, row, key, head)
+        for entry in segment.side if with_side else ():
+            self._apply_side(*entry)
         for sequence in segment.removed:
             self._rows.pop(sequence, None)
 
-    def _apply_side(self, space: str, row: Any, key: Any, head: Any) -> None:
+    def _apply_side(self, space: str, row: Any, key: Any = None, head: Any = None) -> None:
+        """A row, or the key of one that is gone, which ends there."""
         if space not in {"subject", "partition"} or (row or key)[0] != self._options.subject:
             return
         if space == "subject":
