@@ -1,5 +1,6 @@
 -- Many small objects become one pack: the rows stay what they are, and point there from one transaction on. What they
--- pointed at goes the way of every payload, through the trash, after the grace in which URLs and backups may need it.
+-- pointed at goes the way of every payload, through the trash, after the grace in which URLs and backups may need it,
+-- and not before the journal tells where they are now.
 local clock = require('mts.clock')
 local errors = require('mts.errors')
 local extent = require('mts.extent')
@@ -10,8 +11,6 @@ local txn = require('mts.txn')
 
 local F = schema.message
 local M = {}
-
-local JOURNAL_SECONDS = 60 -- until then the bucket's journal tells where the messages are now
 
 local function fits(row, item)
     local name, first, bytes = item[2], item[3], item[4]
@@ -49,7 +48,7 @@ function M.switch(target, moves, grace)
         for _, item in ipairs(moves) do
             box.space.message:update(item[1], {{'=', F.object_name, target}, {'=', F.byte_from, item[5]},
                 {'=', F.sha256, box.NULL}})
-            object.release(item[2], 'compacted', math.max(object.grace(), JOURNAL_SECONDS))
+            object.release(item[2], object.MOVED)
         end
         box.space.object:insert{target, #moves}
         return true

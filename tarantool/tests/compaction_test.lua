@@ -55,7 +55,7 @@ test:test('plain messages move into a pack, and stay what they are', function(t)
     t:is_deeply(row:totable(), before, 'nothing else changed')
     t:is(object.refs(into), 2)
     local trashed = box.space.trash:get(moves[1][2])
-    t:is(trashed[T.reason], 'compacted')
+    t:is(trashed[T.reason], object.MOVED, 'it waits for the journal')
     t:ok(trashed[T.due_at] >= clock.seconds() + object.grace() - 1, 'what they were in stays for the grace')
 end)
 

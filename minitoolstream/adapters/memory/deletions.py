@@ -189,7 +189,7 @@ class MemoryDeletions:
             return False
         for one in moves:
             order.move(one.extent.sequence, target, one.first)
-            uploads.release(one.extent.object_name, "compacted")
+            uploads.release(one.extent.object_name, MOVED)
         uploads.objects[target] = len(moves)
         return True
 
