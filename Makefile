@@ -12,7 +12,8 @@ CHAOS ?=
 PYTEST ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help up down test check chaos proto dist bench clean
+SPARK ?=
+.PHONY: help up down test check chaos proto dist bench clean spark-archive spark-cluster
 
 help:
 	@echo "make up      start Tarantool, an object store and the host (UP=--quick: at once, with an emulated store)"
@@ -23,6 +24,8 @@ help:
 	@echo "make proto   the code and reference of proto/, which are checked in"
 	@echo "make dist    a wheel in dist/"
 	@echo "make bench   measure, into bench/results/"
+	@echo "make spark-archive   what a Spark cluster is sent, in dist/"
+	@echo "make spark-cluster   every Spark step on a real master with two workers (SPARK='4 3': which versions)"
 	@echo "make clean   remove what can be made again; keeps .venv and .mts"
 
 up: $(VENV)/.runtime
@@ -50,6 +53,12 @@ dist: $(VENV)/.runtime
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m bench $(BENCH)
+
+spark-archive: $(VENV)/.dev
+	@$(BIN)/python -m scripts.spark_archive
+
+spark-cluster: $(VENV)/.dev
+	@$(BIN)/python -m scripts.spark_cluster $(SPARK)
 
 clean:
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -14,7 +14,7 @@ from minitoolstream.stack.console import Console
 from scripts import proto, tools
 
 _BIN = Path(sys.executable).parent
-_PYTHON_FOLDERS = ("minitoolstream", "functions", "tests", "scripts", "bench", "examples")
+_PYTHON_FOLDERS = ("minitoolstream", "functions", "spark_emr", "tests", "scripts", "bench", "examples")
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _shipped() -> list[str]:
-    return [name for name in ("minitoolstream", "functions") if (tools.ROOT / name).is_dir()]
+    return [name for name in ("minitoolstream", "functions", "spark_emr") if (tools.ROOT / name).is_dir()]
 
 
 def _passes(name: str, command: Sequence[str | Path], environ: Mapping[str, str]) -> bool:

@@ -17,8 +17,10 @@ from xml.etree import ElementTree
 from minitoolstream.config import load_settings
 from minitoolstream.stack.apt import get_program
 from minitoolstream.stack.console import Console
+from minitoolstream.stack.get_java import get_java
 from minitoolstream.stack.get_mariadb import get_mariadb
 from minitoolstream.stack.get_minio import get_minio
+from minitoolstream.stack.get_spark import get_spark
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.program import Program
@@ -48,6 +50,8 @@ def main(arguments: list[str]) -> int:
     tools.get(console, "ministack", get_ministack)
     tools.get(console, "MariaDB", get_mariadb)
     tools.get(console, "Chromium", partial(get_program, "chromium", "chromium"))
+    tools.get(console, "Java", get_java)
+    tools.get(console, "Spark", get_spark)
     if check.main():
         return 1
     lua = _lua_tests(tarantool)
@@ -94,7 +98,8 @@ def _python_tests(arguments: list[str]) -> tuple[Counts, int]:
         old.unlink()
     report = _BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
-    workers = ["-n", os.environ.get("WORKERS", "auto")]
+    # Tests that share one dear thing, as a Spark session, name a group and run in one worker.
+    workers = ["-n", os.environ.get("WORKERS", "auto"), "--dist", "loadgroup"]
     command = ["-m", "coverage", "run", "-m", "pytest", "-q", *workers, f"--junitxml={report}", *arguments]
     done = subprocess.run([sys.executable, *command], cwd=tools.ROOT, env=_environ(), check=False)
     return (_junit_counts(report) if report.exists() else Counts(failed=1)), done.returncode

@@ -18,7 +18,7 @@ def wire_number(value: int) -> int | str:
     return value if value <= JSON_SAFE_INTEGER else str(value)
 
 
-class Extent(msgspec.Struct, frozen=True, gc=False):
+class Extent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`count` consecutive messages in one object, as the metadata store keeps them.
 
     `sequence` and `offset` are those of the last message. `byte_from` is None for a whole, unframed object.
@@ -50,6 +50,29 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
         if self.byte_from is None:
             return None
         return self.byte_from, self.byte_from + self.size + FRAME_PREFIX * self.count - 1
+
+
+def cut_extent(extent: Extent, first: int, last: int) -> Extent:
+    """Its messages with sequences `first` to `last`, of which it must have some, as an extent of their own."""
+    start = extent.sequence - extent.count + 1
+    begin, end = max(first - start, 0), min(last - start, extent.count - 1) + 1
+    if begin == 0 and end == extent.count:
+        return extent
+    assert 0 <= begin < end, "nothing of it lies there"
+    assert extent.sizes is not None
+    assert extent.byte_from is not None, "an extent of many messages is framed"
+    sizes = extent.sizes[begin:end]
+    own = [[entry[0] - begin, *entry[1:]] for entry in extent.own or () if begin <= entry[0] < end]
+    return msgspec.structs.replace(
+        extent,
+        sequence=start + end - 1,
+        offset=extent.offset - extent.count + end,
+        count=end - begin,
+        size=sum(sizes),
+        byte_from=extent.byte_from + sum(extent.sizes[:begin]) + FRAME_PREFIX * begin,
+        sizes=sizes if len(sizes) > 1 else None,
+        own=own or None,
+    )
 
 
 class Message(msgspec.Struct, omit_defaults=True):

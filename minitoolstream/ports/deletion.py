@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from minitoolstream.domain.compaction import RowMove
 from minitoolstream.domain.deletion import Deletion, Kept, Move
 
 
@@ -50,3 +51,7 @@ class DeletionStore(Protocol):
     async def switch(self, object_name: str, target: str, moves: Sequence[Move], missing: Sequence[int]) -> bool:
         """All rows point at the target from now on, and the old object is in the trash; False when something
         changed since the plan: then the target is."""
+
+    async def move_rows(self, target: str, moves: Sequence[RowMove]) -> bool:
+        """All these rows point at the pack `target` from now on, and what they pointed at goes as any payload does;
+        False when one of them is not as it was: then none moves, and the target goes at once."""

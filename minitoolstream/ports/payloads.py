@@ -86,6 +86,9 @@ class PayloadStore(Protocol):
     async def get_range(self, name: str, first: int, last: int) -> bytes:
         """Bytes first..last inclusive; MtsError `payload_missing` when the object is gone."""
 
+    async def get_whole(self, name: str, size: int) -> bytes:
+        """An object of exactly this size; MtsError `size_mismatch` when it has another one."""
+
     async def find(self, name: str) -> ObjectInfo | None:
         """Ask by listing, which answers while a PUT on the key is still running (rule 10)."""
 

@@ -18,13 +18,23 @@ _LOCKS = Path(__file__).parent / "locks"
 
 def private_venv(name: str, *, update: Update = ignore) -> Path:
     """The folder of a virtualenv with exactly what `locks/<name>.txt` pins; built once."""
-    lock = _LOCKS / f"{name}.txt"
-    digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = cache_folder() / "venvs" / f"{name}-{digest}"
+    lock, folder = _LOCKS / f"{name}.txt", _folder(name)
     with locked(folder.with_suffix(".lock"), waiting=lambda: update(f"waiting for another installation of {name}")):
         if not (folder / "complete").exists():
             _build(folder, name, lock, update)
     return folder
+
+
+def find_venv(name: str) -> Path | None:
+    """The same, when it is there already."""
+    folder = _folder(name)
+    return folder if (folder / "complete").exists() else None
+
+
+def _folder(name: str) -> Path:
+    lock = _LOCKS / f"{name}.txt"
+    digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    return cache_folder() / "venvs" / f"{name}-{digest}"
 
 
 def _build(folder: Path, name: str, lock: Path, update: Update) -> None:

@@ -14,9 +14,10 @@ from minitoolstream.adapters.memory.metadata import MemoryMetadata
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
 from minitoolstream.config import Settings, load_settings
+from minitoolstream.domain.compaction import RowMove
 from minitoolstream.domain.deletion import Layout, lay_out
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.message import messages_of
+from minitoolstream.domain.message import Extent, messages_of
 from minitoolstream.domain.pack import FRAME_PREFIX, InlineMessage, build_pack
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import StoredObject, Upload, UploadSpec
@@ -222,6 +223,42 @@ async def test_a_pack_too_old_to_be_committed_is_not_switched_to(kit: Kit) -> No
     assert plan is not None
     await kit.advance(301)
     assert not (await kit.switch(name, target, plan))[0]
+
+
+async def rows_of(kit: Kit) -> list[Extent]:
+    return (await kit.store.get_messages(kit.subject, 1, MANY, whole=True)).extents
+
+
+async def test_rows_move_into_a_pack_all_together(kit: Kit) -> None:
+    first, second = await kit.plain(), await kit.plain()
+    packed, _ = await kit.pack(3)
+    before, target = await rows_of(kit), await kit.target()
+    assert await kit.deletions.move_rows(target, [RowMove(row, 100 * at) for at, row in enumerate(before)])
+    after = await rows_of(kit)
+    assert [(row.object_name, row.byte_from, row.sha256) for row in after] == [(target, n, None) for n in (0, 100, 200)]
+    assert [(row.sequence, row.offset, row.count, row.sizes) for row in after] == [
+        (row.sequence, row.offset, row.count, row.sizes) for row in before
+    ]
+    await kit.advance(3700)  # their old objects outlive the URLs that were given out
+    assert {first[1].object_name, second[1].object_name, packed} <= await kit.trash()
+    assert target not in await kit.trash()
+
+
+async def test_a_row_that_is_gone_keeps_all_others_where_they_are(kit: Kit) -> None:
+    await kit.plain()
+    sequence, _ = await kit.plain()
+    before, target = await rows_of(kit), await kit.target()
+    await kit.deletions.delete_message(sequence, "api", "")
+    assert not await kit.deletions.move_rows(target, [RowMove(row, 0) for row in before])
+    assert await rows_of(kit) == before[:1]
+    assert target in await kit.trash()
+
+
+async def test_a_pack_too_old_to_be_committed_takes_no_rows(kit: Kit) -> None:
+    await kit.plain()
+    target = await kit.target()
+    await kit.advance(301)
+    assert not await kit.deletions.move_rows(target, [RowMove(row, 0) for row in await rows_of(kit)])
 
 
 async def test_all_of_a_subject_goes_some_rows_at_a_time(kit: Kit) -> None:

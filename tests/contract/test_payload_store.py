@@ -180,6 +180,19 @@ async def test_reading_what_is_not_there_says_so(store: PayloadStore, prefix: st
         assert error.value.code == "payload_missing"
 
 
+async def test_a_whole_object_must_have_the_size_that_is_expected(store: PayloadStore, prefix: str) -> None:
+    for name, body in (("five", b"12345"), ("empty", b"")):
+        await store.put_new(prefix + name, body, content_type="text/plain")
+        assert await store.get_whole(prefix + name, len(body)) == body
+    for name, size, code in (("five", 4, "size_mismatch"), ("five", 6, "size_mismatch"), ("five", 0, "size_mismatch")):
+        with pytest.raises(MtsError) as error:
+            await store.get_whole(prefix + name, size)
+        assert error.value.code == code
+    with pytest.raises(MtsError) as error:
+        await store.get_whole(prefix + "gone", 5)
+    assert error.value.code == "payload_missing"
+
+
 async def test_an_object_is_not_found_by_the_beginning_of_its_name(
     store: PayloadStore, producer: Producer, prefix: str
 ) -> None:

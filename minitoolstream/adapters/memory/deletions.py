@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from minitoolstream.adapters.memory.metadata import MemoryMetadata
 from minitoolstream.adapters.memory.rows import MOVED, NEVER, UploadRow, made_at_ms
+from minitoolstream.domain.compaction import RowMove
 from minitoolstream.domain.deletion import Deletion, Kept, Move
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.message import Extent
@@ -175,6 +176,21 @@ class MemoryDeletions:
         uploads.discard(object_name, MOVED)
         for key in mine:
             self.erasures[key] = None
+        return True
+
+    async def move_rows(self, target: str, moves: Sequence[RowMove]) -> bool:
+        order, uploads = self.metadata.order, self.metadata.uploads
+        if target in uploads.objects:
+            return True
+        now = {row.sequence: row for row in order.rows if row.sequence not in order.missing}
+        too_old = self.metadata.clock.milliseconds() - (made_at_ms(target) or 0) > self.metadata.pack_grace * 500
+        if too_old or target in uploads.trash or any(now.get(one.extent.sequence) != one.extent for one in moves):
+            uploads.discard(target, "abandoned_compaction")
+            return False
+        for one in moves:
+            order.move(one.extent.sequence, target, one.first)
+            uploads.release(one.extent.object_name, MOVED)
+        uploads.objects[target] = len(moves)
         return True
 
     def _stored(self, object_name: str) -> list[UploadRow]:

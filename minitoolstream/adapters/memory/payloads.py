@@ -80,6 +80,15 @@ class MemoryPayloads:
             raise MtsError("payload_missing", "the object store does not have these bytes")
         return stored.body[first : last + 1]
 
+    async def get_whole(self, name: str, size: int) -> bytes:
+        self._must_be_up()
+        stored = self.objects.get(name)
+        if stored is None:
+            raise MtsError("payload_missing", "the object store does not have the object")
+        if len(stored.body) != size:
+            raise MtsError("size_mismatch", f"the object has not {size} bytes")
+        return stored.body
+
     async def find(self, name: str) -> ObjectInfo | None:
         self._must_be_up()
         stored = self.objects.get(name)

@@ -9,6 +9,7 @@ import msgspec
 
 from minitoolstream.adapters.tarantool.connection import Connection
 from minitoolstream.config import Settings
+from minitoolstream.domain.compaction import RowMove
 from minitoolstream.domain.deletion import Deletion, Kept, Move
 from minitoolstream.ports import DeletionWork, RewritePlan
 
@@ -53,6 +54,10 @@ class TarantoolDeletions:
         return bool(
             await self._tarantool.call("erasure_switch", object_name, target, moved, list(missing), self._pack_grace)
         )
+
+    async def move_rows(self, target: str, moves: Sequence[RowMove]) -> bool:
+        moved = [[move.extent.sequence, move.extent.object_name, *move.span, move.first] for move in moves]
+        return bool(await self._tarantool.call("rows_move", target, moved, self._pack_grace))
 
 
 def _deletion(fields: dict[str, Any]) -> Deletion:

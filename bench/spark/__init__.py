@@ -1,0 +1,1 @@
+"""How fast Spark replays; apart from the other scenarios, since it needs Spark."""

@@ -1,0 +1,332 @@
+"""What one task does: the messages of its partition, with their payloads, checked, from the object store.
+
+A pack is read once, small objects many at a time, large ones by ranges. What is missing or damaged is told for the
+message it concerns; neighbours in the same pack are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from zlib import crc32
+
+from minitoolstream.client._codec import decode_now
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import KIB, MIB
+from minitoolstream.domain.message import Extent, cut_extent
+from minitoolstream.domain.pack import FRAME_PREFIX
+from minitoolstream.ports import PayloadStore
+from spark_emr.errors import for_tasks
+from spark_emr.reader.options import ReadOptions
+from spark_emr.reader.plan import Part
+
+REFERENCE = "reference"
+"""What stands in the place of a problem where a payload was left in the store for its size."""
+UNVERIFIED = "unverified"
+_AT_ONCE = 32
+_BYTES_AHEAD = 64 * MIB
+_GAP = 64 * KIB
+"""Bytes of others that are read along rather than asking the store twice."""
+_LONGEST_GET = 16 * MIB
+_RANGE = 8 * MIB
+_FRAME = struct.Struct(">II")
+_PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
+
+Locate = Callable[[str, int, int], Awaitable[list[Extent]]]
+"""Where messages of a subject, by first and last sequence, are by now."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Messages of one extent. `payloads` is None when none were asked for; where one of them is None, `problems` has
+    the reason by its index. `chunk` numbers the pieces of a payload that comes in several."""
+
+    extent: Extent
+    payloads: list[bytes | None] | None = field(default=None, repr=False)
+    problems: dict[int, str] = field(default_factory=dict)
+    chunk: int = 0
+
+
+@dataclass(slots=True)
+class _Get:
+    """One look into the store: the bytes of an object that some extents need."""
+
+    object_name: str
+    first: int
+    last: int
+    extents: list[Extent]
+    chunk: int | None = None
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+async def read_parts(
+    store: PayloadStore,
+    parts: Iterable[Part],
+    options: ReadOptions,
+    locate: Locate | None = None,
+    *,
+    in_order: bool = False,
+) -> AsyncGenerator[Stretch, None]:
+    """Everything of a partition, roughly in sequence order, or exactly. With `on_missing` fail, a payload that is not
+    what it should be is an error that names its sequence."""
+    if in_order:
+        parts = sorted(parts, key=lambda part: (part.extent.sequence, part.first_chunk))
+    if not options.payload:
+        for part in parts:
+            yield Stretch(part.extent)
+        return
+    reader = _Reader(store, options, locate)
+    ahead: deque[tuple[int, asyncio.Task[list[Stretch]]]] = deque()
+    waiting = 0
+    try:
+        for planned in plan_gets(parts, options, in_order=in_order):
+            size = planned.size if isinstance(planned, _Get) else 0
+            while ahead and (waiting + size > _BYTES_AHEAD or len(ahead) >= _AT_ONCE):
+                done, task = ahead.popleft()
+                waiting -= done
+                for stretch in await task:
+                    yield stretch
+            ahead.append((size, asyncio.ensure_future(reader.read(planned))))
+            waiting += size
+        while ahead:
+            _, task = ahead.popleft()
+            for stretch in await task:
+                yield stretch
+    finally:
+        for _, task in ahead:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
+
+
+def plan_gets(parts: Iterable[Part], options: ReadOptions, *, in_order: bool = False) -> Iterator[_Get | Stretch]:
+    """Looks into the store, and what needs none. What lies in one object is read together; `in_order`, only where its
+    rows are neighbours."""
+    for together in _neighbours(parts) if in_order else _by_object(parts):
+        waiting: _Get | None = None
+        for extent, chunk in _looked_at(together, options):
+            step = _get_of(extent, chunk, options)
+            if not isinstance(step, _Get):
+                if waiting is not None:
+                    yield waiting
+                    waiting = None
+                yield step
+            elif waiting is not None and _joins(waiting, step):
+                waiting.last = max(waiting.last, step.last)
+                waiting.extents += step.extents
+            else:
+                if waiting is not None:
+                    yield waiting
+                waiting = step
+        if waiting is not None:
+            yield waiting
+
+
+def _by_object(parts: Iterable[Part]) -> Iterable[list[Part]]:
+    found: dict[str, list[Part]] = {}
+    for part in parts:
+        found.setdefault(part.extent.object_name, []).append(part)
+    for together in found.values():
+        together.sort(key=lambda part: (part.extent.byte_from or 0, part.first_chunk))
+    return found.values()
+
+
+def _neighbours(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    for _, together in groupby(parts, lambda part: part.extent.object_name):
+        yield list(together)
+
+
+def _looked_at(parts: list[Part], options: ReadOptions) -> Iterator[tuple[Extent, int | None]]:
+    """Extents small enough to be read in one go, and chunks of those that are not."""
+    for part in parts:
+        if part.chunks:
+            yield from ((part.extent, part.first_chunk + step) for step in range(part.chunks))
+        elif part.extent.count == 1 or part.extent.missing or part.extent.unverified:
+            yield part.extent, None
+        else:
+            for extent in _bites(part.extent, options.large_bytes):
+                if options.chunked and extent.count == 1 and extent.size > options.large_bytes:
+                    chunks = -(-extent.size // options.chunk_bytes)
+                    yield from ((extent, chunk) for chunk in range(chunks))
+                else:
+                    yield extent, None
+
+
+def _bites(extent: Extent, large: int) -> Iterator[Extent]:
+    """A pack may have any size: some frames at a time, large ones alone."""
+    if extent.size <= min(_LONGEST_GET, large):
+        yield extent
+        return
+    start = extent.sequence - extent.count + 1
+    first, size = start, 0
+    for sequence, length in enumerate(extent.sizes or (), start):
+        if sequence > first and (size + length > _LONGEST_GET or length > large or size > large):
+            yield cut_extent(extent, first, sequence - 1)
+            first, size = sequence, 0
+        size += length
+    yield cut_extent(extent, first, extent.sequence)
+
+
+def _get_of(extent: Extent, chunk: int | None, options: ReadOptions) -> _Get | Stretch:
+    if extent.missing:
+        return _without(extent, "payload_missing")
+    if extent.unverified:
+        return _without(extent, UNVERIFIED)
+    begin = 0 if extent.byte_from is None else extent.byte_from
+    if chunk is not None:
+        begin += FRAME_PREFIX if extent.byte_from is not None else 0
+        first = begin + chunk * options.chunk_bytes
+        last = min(first + options.chunk_bytes, begin + extent.size) - 1
+        return _Get(extent.object_name, first, last, [extent], chunk)
+    if extent.count == 1 and extent.size > options.large_bytes:
+        return _without(extent, REFERENCE)
+    return _Get(extent.object_name, begin, begin + _length(extent) - 1, [extent])
+
+
+def _length(extent: Extent) -> int:
+    return extent.size + (0 if extent.byte_from is None else FRAME_PREFIX * extent.count)
+
+
+def _joins(one: _Get, other: _Get) -> bool:
+    framed = one.extents[0].byte_from is not None and one.chunk is None and other.chunk is None
+    near = one.first <= other.first <= one.last + _GAP
+    return framed and near and max(one.last, other.last) - one.first < _LONGEST_GET
+
+
+def _without(extent: Extent, problem: str) -> Stretch:
+    return Stretch(extent, [None] * extent.count, dict.fromkeys(range(extent.count), problem))
+
+
+class _Reader:
+    def __init__(self, store: PayloadStore, options: ReadOptions, locate: Locate | None) -> None:
+        self._store = store
+        self._options = options
+        self._locate = locate
+
+    async def read(self, planned: _Get | Stretch) -> list[Stretch]:
+        found = [planned] if isinstance(planned, Stretch) else await self._get(planned)
+        return [self._judged(stretch) for stretch in found]
+
+    async def _get(self, get: _Get, *, again: bool = False) -> list[Stretch]:
+        try:
+            body = await self._bytes(get)
+        except MtsError as error:
+            if error.code not in _PAYLOAD_PROBLEMS:
+                raise for_tasks(error, sequence=get.extents[0].sequence, object_name=get.object_name) from None
+            if not again and self._locate is not None and get.chunk is None:
+                return [one for extent in get.extents for one in await self._moved(extent, error.code)]
+            if len(get.extents) > 1:  # one of them may be there all the same
+                return [one for extent in get.extents for one in await self._get(_alone(extent), again=True)]
+            return [_without(extent, error.code) for extent in get.extents]
+        if get.chunk is not None:
+            return [Stretch(get.extents[0], [body], chunk=get.chunk)]
+        return [self._split(extent, body, get.first) for extent in get.extents]
+
+    async def _bytes(self, get: _Get) -> bytes:
+        whole = get.extents[0].byte_from is None and get.chunk is None
+        if get.size <= _LONGEST_GET:
+            if whole:
+                return await self._store.get_whole(get.object_name, get.size)
+            return await self._store.get_range(get.object_name, get.first, get.last)
+        if whole:
+            found = await self._store.find(get.object_name)
+            if found is None:
+                raise MtsError("payload_missing", "the object store does not have the object")
+            if found.size != get.size:
+                raise MtsError("size_mismatch", f"the object has not {get.size} bytes")
+        ranges = [(first, min(first + _RANGE - 1, get.last)) for first in range(get.first, get.last + 1, _RANGE)]
+        pieces = await asyncio.gather(*(self._store.get_range(get.object_name, *span) for span in ranges))
+        return b"".join(pieces)
+
+    async def _moved(self, extent: Extent, problem: str) -> list[Stretch]:
+        """A pack is written anew when one of its messages is deleted for good, or when it is compacted: look where
+        the others are now. Messages that are gone from there too are missing."""
+        assert self._locate is not None
+        first = extent.sequence - extent.count + 1
+        now = await self._locate(extent.subject, first, extent.sequence)
+        if [one.object_name for one in now] == [extent.object_name]:
+            return await self._get(_alone(extent), again=True)
+        found: list[Stretch] = []
+        for one in now:
+            get = _get_of(one, None, self._options)
+            found += [get] if isinstance(get, Stretch) else await self._get(get, again=True)
+        there = {one.extent.sequence - back for one in found for back in range(one.extent.count)}
+        for sequence in range(first, extent.sequence + 1):
+            if sequence not in there:
+                found.append(_without(cut_extent(extent, sequence, sequence), problem))
+        return found
+
+    def _split(self, extent: Extent, body: bytes, begin: int) -> Stretch:
+        stretch = Stretch(extent)
+        if extent.byte_from is None:
+            damaged = extent.sha256 is not None and hashlib.sha256(body).hexdigest() != extent.sha256
+            payloads: list[bytes | None] = [None if damaged else body]
+            if damaged:
+                stretch.problems[0] = "checksum_mismatch"
+        else:
+            payloads = _frames(extent, body, extent.byte_from - begin, stretch.problems)
+        stretch.payloads = payloads
+        if extent.codec is not None and extent.codec != "raw" and self._options.decode:
+            self._decode(stretch, payloads)
+        return stretch
+
+    def _decode(self, stretch: Stretch, payloads: list[bytes | None]) -> None:
+        first = stretch.extent.sequence - stretch.extent.count + 1
+        for index, payload in enumerate(payloads):
+            if payload is None:
+                continue
+            try:
+                payloads[index] = decode_now(payload, stretch.extent.codec, first + index)
+            except MtsError as error:
+                payloads[index], stretch.problems[index] = None, error.code
+
+    def _judged(self, stretch: Stretch) -> Stretch:
+        """With `on_missing` fail, what is wrong with a payload ends the task."""
+        if self._options.on_missing == "fail":
+            for index, problem in stretch.problems.items():
+                if problem not in {REFERENCE, UNVERIFIED}:
+                    raise damage(stretch.extent, index, problem)
+        return stretch
+
+
+def damage(extent: Extent, index: int, problem: str) -> MtsError:
+    """The error for a payload that is not what it should be."""
+    sequence = extent.sequence - extent.count + 1 + index
+    told = {
+        "payload_missing": "is not in the object store",
+        "payload_gone": "is not in the object store any more",
+        "checksum_mismatch": f"is damaged, or not the {extent.codec or 'bytes'} that its metadata says",
+        "size_mismatch": "has another size than its metadata says",
+        "too_large": "grows too large when it is decompressed: read it with decode=false",
+    }
+    error = MtsError(problem, f"the payload of message {sequence} {told.get(problem, problem)}")
+    return for_tasks(error, sequence=sequence, object_name=extent.object_name)
+
+
+def _alone(extent: Extent) -> _Get:
+    begin = extent.byte_from or 0
+    return _Get(extent.object_name, begin, begin + _length(extent) - 1, [extent])
+
+
+def _frames(extent: Extent, body: bytes, at: int, problems: dict[int, str]) -> list[bytes | None]:
+    """The payload of each frame; None, and a problem, for those that are not what they should be."""
+    payloads: list[bytes | None] = []
+    unpack, prefix = _FRAME.unpack_from, FRAME_PREFIX
+    for index, size in enumerate(extent.sizes or (extent.size,)):
+        length, checksum = unpack(body, at)
+        at += prefix
+        payload = body[at : at + size]
+        at += size
+        if length == size and crc32(payload) == checksum:
+            payloads.append(payload)
+        else:
+            payloads.append(None)
+            problems[index] = "checksum_mismatch"
+    return payloads

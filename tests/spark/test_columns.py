@@ -1,0 +1,131 @@
+"""Arrow batches and Parquet files of what was read, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.domain.errors import MtsError
+from spark_emr.loop import iterate
+from spark_emr.places import place_of
+from spark_emr.reader.columns import arrow_schema, batches, column_names, spark_schema
+from spark_emr.reader.plan import Part
+from spark_emr.reader.read import Stretch, read_parts
+from spark_emr.sinks import parquet
+from tests.core_kit import settings
+from tests.spark.kit import options, pack, plain, put_pack, put_plain
+
+
+def rows(store: MemoryPayloads, extents: list[Any], *names: str, **changes: Any) -> list[dict[str, Any]]:
+    wanted = options(**changes)
+    stretches = read_parts(store, [Part(extent) for extent in extents], wanted)
+    skip = wanted.on_missing == "skip"
+    found = iterate(batches(stretches, names or column_names(wanted), skip=skip))
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def store() -> MemoryPayloads:
+    return MemoryPayloads()
+
+
+def test_the_columns_are_those_of_the_specification() -> None:
+    always = ("sequence", "subject", "partition", "offset", "create_at", "headers", "size", "object_name")
+    assert column_names(options(payload=False)) == always
+    assert column_names(options()) == (*always, "payload")
+    assert column_names(options(large="chunks", on_missing="null")) == (*always, "payload", "chunk", "problem")
+    assert spark_schema(("sequence", "headers")) == "`sequence` bigint, `headers` map<string,string>"
+
+
+def test_a_row_a_message_with_what_it_shares_and_what_is_its_own(store: MemoryPayloads) -> None:
+    own = [[1, {"own": "yes"}, None], [2, {}, "text/html"]]
+    extents = [put_pack(store, 3, [b"a", b"bb", b"ccc"], own=own), put_plain(store, 4, b"dddd")]
+    found = rows(store, extents)
+    assert [row["sequence"] for row in found] == [1, 2, 3, 4]
+    assert [row["offset"] for row in found] == [0, 1, 2, 3]
+    assert [row["size"] for row in found] == [1, 2, 3, 4]
+    assert [dict(row["headers"]) for row in found] == [{"kind": "packed"}, {"own": "yes"}, {}, {"n": "4"}]
+    assert [row["payload"] for row in found] == [b"a", b"bb", b"ccc", b"dddd"]
+    types = rows(store, extents, "content_type")
+    assert [row["content_type"] for row in types] == ["text/plain", "text/plain", "text/html", None]
+
+
+def test_messages_without_headers_have_an_empty_map(store: MemoryPayloads) -> None:
+    first, second = put_plain(store, 1, b"x"), put_plain(store, 2, b"y")
+    first.headers.clear()
+    assert [dict(row["headers"]) for row in rows(store, [first, second])] == [{}, {"n": "2"}]
+
+
+def test_only_the_columns_that_are_asked_for_are_made(store: MemoryPayloads) -> None:
+    assert rows(store, [plain(7, 10)], "size", "sequence", payload=False) == [{"size": 10, "sequence": 7}]
+
+
+def test_what_is_missing_is_skipped_or_told(store: MemoryPayloads) -> None:
+    extents = [put_plain(store, 1, b"x"), plain(2, b"gone"), put_pack(store, 4, [b"y", b"z"])]
+    pack_body = store.objects[extents[2].object_name]
+    pack_body.body = pack_body.body[:-1] + b"Z"
+    skipped = rows(store, extents, on_missing="skip")
+    assert [(row["sequence"], row["payload"]) for row in skipped] == [(1, b"x"), (3, b"y")]
+    told = rows(store, extents, on_missing="null")
+    assert [(row["payload"], row["problem"]) for row in told] == [
+        (b"x", None),
+        (None, "payload_missing"),
+        (b"y", None),
+        (None, "checksum_mismatch"),
+    ]
+
+
+def test_a_payload_left_in_the_store_is_not_missing(store: MemoryPayloads) -> None:
+    found = rows(store, [plain(1, 100), put_plain(store, 2, b"x")], on_missing="skip", large_bytes=10)
+    assert [row["payload"] for row in found] == [None, b"x"]
+
+
+def test_many_messages_come_in_batches_of_bounded_size() -> None:
+    async def stretches() -> AsyncGenerator[Stretch, None]:
+        for last in range(1000, 100_001, 1000):
+            yield Stretch(pack(last, [1] * 1000))
+
+    made = list(iterate(batches(stretches(), ("sequence",))))
+    assert sum(batch.num_rows for batch in made) == 100_000
+    assert max(batch.num_rows for batch in made) <= 21_000
+
+
+def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    names = column_names(options())
+    stretches = read_parts(store, [Part(put_pack(store, 3, [b"a", b"b", b"c"]))], options())
+    place = place_of(str(tmp_path), settings())
+    file = parquet.write_file(place, "part", iterate(batches(stretches, names)), arrow_schema(names))
+    assert file is not None
+    assert (file["rows"], file["first"], file["last"]) == (3, 1, 3)
+    with pytest.raises(MtsError, match="no file"):
+        parquet.read_manifest(place)
+    parquet.commit(place, [file], run="r")
+    assert json.loads(place.get(parquet.MANIFEST))["files"] == [file]
+    with pytest.raises(MtsError) as error:
+        parquet.commit(place, [file], run="again")
+    assert error.value.code == "already_exists"
+    with pytest.raises(MtsError):
+        parquet.must_be_free(place)
+    table = pq.read_table(io.BytesIO(place.get(parquet.read_manifest(place)["files"][0]["name"])))
+    assert table.column("payload").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_no_rows_are_no_file(tmp_path: Path) -> None:
+    place = place_of(str(tmp_path), settings())
+    assert parquet.write_file(place, "part", [], arrow_schema(("sequence",))) is None
+    assert place.names() == []
+
+
+@pytest.mark.parametrize("url", ["ftp://somewhere/x", "s3://bucket", "s3://bucket/_mts/packs", "s3://bucket/m/"])
+def test_places_that_cannot_be_are_refused(url: str) -> None:
+    with pytest.raises(MtsError) as error:
+        place_of(url, settings())
+    assert error.value.code == "bad_request"
