@@ -57,7 +57,9 @@ STATUSES: dict[str, tuple[int, str]] = {
     "internal": (500, "INTERNAL"),
     "not_configured": (500, "INTERNAL"),
     "bad_config": (500, "INTERNAL"),
+    "cannot_write": (500, "INTERNAL"),
     "checksum_mismatch": (500, "INTERNAL"),
+    "size_mismatch": (500, "INTERNAL"),
     "unavailable": (503, "UNAVAILABLE"),
 }
 """For each code its HTTP status and the name of its gRPC status."""
