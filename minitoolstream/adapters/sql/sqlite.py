@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from minitoolstream.domain.errors import MtsError, unavailable
 
 T = TypeVar("T")
 _BUSY_SECONDS = 10.0
+_LOOK_AGAIN = 0.01
+_PRIMARY_CODE = 0xFF  # of an extended one
 
 
 class SqliteDialect:
@@ -65,8 +68,12 @@ class SqliteSession:
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             connection.create_function("utc_now", 0, lambda: datetime.now(UTC).replace(tzinfo=None).isoformat(" "))
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            try:
+                _switch_to_wal(connection)
+                connection.execute("PRAGMA synchronous = FULL")
+            except sqlite3.Error:
+                connection.close()
+                raise
             self._connection = connection
         return self._connection
 
@@ -74,6 +81,19 @@ class SqliteSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Several workers may do it at the same moment, and here SQLite says at once that another is at it."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_LOOK_AGAIN)
 
 
 class _Cursor:
