@@ -24,6 +24,7 @@ from typing import Any
 
 from minitoolstream.client import Client, Item
 from minitoolstream.config import load_settings
+from minitoolstream.pipeline.places import place_of
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.get_java import get_java
 from minitoolstream.stack.get_minio import get_minio
@@ -33,7 +34,6 @@ from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program, cache_folder
 from scripts import spark_archive, tools
-from spark_emr.places import place_of
 from spark_emr.sinks import parquet
 from tests.live import Live, send, start_live
 from tests.servers import Server

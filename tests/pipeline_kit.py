@@ -15,7 +15,7 @@ from minitoolstream.api import show_pipeline
 from minitoolstream.client import Client, Message, Page
 from minitoolstream.domain import tracking
 from minitoolstream.domain.tracking import Claim
-from minitoolstream.pipeline.files import FolderFiles
+from minitoolstream.pipeline.places import Folder
 from minitoolstream.ports import QueuePlace
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class FakeClient:
                 yield message
 
 
-class KilledFiles(FolderFiles):
+class KilledFiles(Folder):
     def __init__(self, path: Path, reaper: Reaper) -> None:
         super().__init__(path)
         self._reaper = reaper

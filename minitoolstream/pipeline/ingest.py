@@ -13,7 +13,8 @@ from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.tracking import check_filename, check_shards
 from minitoolstream.pipeline.events import check_key, event_of, line_of
-from minitoolstream.pipeline.files import Files, events_name, find, plan_name, put_once
+from minitoolstream.pipeline.files import events_name, find, plan_name, put_once
+from minitoolstream.pipeline.places import Place
 
 _NAME = "%Y%m%d%H%M%S"
 _SETTLED = timedelta(seconds=2)
@@ -83,7 +84,7 @@ def last_window(seconds: int, now: datetime) -> Window:
 
 def ingest(
     client: Client,
-    files: Files,
+    files: Place,
     subject: str,
     wanted: Range | Window,
     *,
@@ -118,7 +119,7 @@ def ingest(
     return Ingested(filename, known, created, messages, files.url(events_name(filename)))
 
 
-def read_plan(files: Files, filename: str) -> Plan:
+def read_plan(files: Place, filename: str) -> Plan:
     found = find(files, plan_name(filename))
     if found is None:
         raise MtsError("bad_event_file", f"{filename} has no plan: {files.url(plan_name(filename))} is missing")
@@ -128,7 +129,7 @@ def read_plan(files: Files, filename: str) -> Plan:
         raise MtsError("bad_event_file", f"{plan_name(filename)} is no plan: {error}") from None
 
 
-def _known(files: Files, filename: str, planned: Plan) -> Plan | None:
+def _known(files: Place, filename: str, planned: Plan) -> Plan | None:
     """The plan that is there already; it must be for what is wanted."""
     if find(files, plan_name(check_filename(filename))) is None:
         return None
@@ -160,7 +161,7 @@ def _resolve(client: Client, wanted: Range | Window, planned: Plan) -> tuple[Pla
     return msgspec.structs.replace(planned, first=first.sequence, last=last), first.create_at
 
 
-def _write(client: Client, files: Files, filename: str, plan: Plan) -> int | None:
+def _write(client: Client, files: Place, filename: str, plan: Plan) -> int | None:
     if find(files, events_name(filename)) is not None:
         return None
     lines: list[bytes] = []

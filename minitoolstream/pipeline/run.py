@@ -10,27 +10,27 @@ from minitoolstream.client import Client
 from minitoolstream.config import Settings, env_name
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pipeline.daemon import Manner, Outcome, run_daemon
-from minitoolstream.pipeline.files import Files, open_files
+from minitoolstream.pipeline.places import Place, place_of
 from minitoolstream.pipeline.stages import Function, Result, Work, send, split, work
 from minitoolstream.ports import ShardRows
 
 SPLITTER, WORKER, SENDER = "shard-splitter", "shard-worker", "mysql-sender"
 
 
-def files_of(settings: Settings, url: str | None = None) -> Files:
+def files_of(settings: Settings, url: str | None = None) -> Place:
     """Where the pipeline's files are: as given, as set, or below `pipeline/` in the bucket of the payloads."""
-    return open_files(url or settings["pipeline.files"] or f"s3://{settings['minio.bucket']}/pipeline", settings)
+    return place_of(url or settings["pipeline.files"] or f"s3://{settings['minio.bucket']}/pipeline", settings)
 
 
-def run_splitter(client: Client, files: Files, manner: Manner) -> Outcome:
+def run_splitter(client: Client, files: Place, manner: Manner) -> Outcome:
     return run_daemon(client, SPLITTER, lambda task: split(files, task), manner)
 
 
-def run_worker(client: Client, files: Files, function: Function, manner: Manner) -> Outcome:
+def run_worker(client: Client, files: Place, function: Function, manner: Manner) -> Outcome:
     return run_daemon(client, WORKER, lambda task: work(files, task, function), manner)
 
 
-def run_sender(client: Client, files: Files, settings: Settings, manner: Manner) -> Outcome:
+def run_sender(client: Client, files: Place, settings: Settings, manner: Manner) -> Outcome:
     with _databases(settings) as database_of:
 
         def send_one(task: Work) -> Result:

@@ -11,8 +11,9 @@ import msgspec
 
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.pipeline.events import Event, events_in, key_of, line_of, shard_of
-from minitoolstream.pipeline.files import Files, events_name, find, input_name, put_once, rows_name
+from minitoolstream.pipeline.files import events_name, find, input_name, put_once, rows_name
 from minitoolstream.pipeline.ingest import read_plan
+from minitoolstream.pipeline.places import Place
 from minitoolstream.ports import ShardRows
 
 Function = Callable[[Iterable[tuple[str, Event]]], Iterable[Mapping[str, Any]]]
@@ -30,7 +31,7 @@ class Work:
 Result = Mapping[str, Any]
 
 
-def split(files: Files, task: Work) -> Result:
+def split(files: Place, task: Work) -> Result:
     """The messages of one shard, by their keys."""
     plan, name = read_plan(files, task.filename), events_name(task.filename)
     if task.shard not in plan.shards:
@@ -44,7 +45,7 @@ def split(files: Files, task: Work) -> Result:
     return {"messages": len(mine)}
 
 
-def work(files: Files, task: Work, function: Function) -> Result:
+def work(files: Place, task: Work, function: Function) -> Result:
     """What the function makes of a shard. Rows that an earlier run has left are kept: it may have sent them on."""
     target = rows_name(task.filename, task.shard)
     if find(files, target) is None:
@@ -55,7 +56,7 @@ def work(files: Files, task: Work, function: Function) -> Result:
     return {"rows": len(_rows(files, target))}
 
 
-def send(files: Files, task: Work, database: ShardRows) -> Result:
+def send(files: Place, task: Work, database: ShardRows) -> Result:
     """The shard's rows into its database, in place of those that are there of this file."""
     rows = _rows(files, rows_name(task.filename, task.shard))
     database.replace(task.filename, task.shard, [(row["key"], line_of(row).decode().rstrip()) for row in rows])
@@ -81,11 +82,11 @@ def _checked(row: object) -> dict[str, Any]:
     return dict(row)
 
 
-def _rows(files: Files, name: str) -> list[dict[str, Any]]:
+def _rows(files: Place, name: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line, type=dict[str, Any]) for line in _read(files, name).splitlines()]
 
 
-def _read(files: Files, name: str) -> bytes:
+def _read(files: Place, name: str) -> bytes:
     body = find(files, name)
     if body is None:
         raise MtsError("bad_event_file", f"{files.url(name)} is missing")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitoolstream.domain.errors import MtsError
-from spark_emr.places import Place
+from minitoolstream.pipeline.places import Place
 
 MANIFEST = "_manifest.json"
 _VERSION = 1

@@ -10,7 +10,7 @@ from typing import Any
 from minitoolstream.client import Client
 from minitoolstream.domain.tracking import MAX_TASK_LEASE
 from minitoolstream.pipeline.daemon import Manner, Outcome, new_owner
-from minitoolstream.pipeline.files import Files
+from minitoolstream.pipeline.places import Place
 from minitoolstream.pipeline.run import files_of
 from spark_emr.steps._step import NoData, Run, VerificationFailed
 
@@ -42,7 +42,7 @@ def _between(low: int, high: int) -> Callable[[str], int]:
     return number
 
 
-def run_stage(run: Run, stage: str, daemon: Callable[[Client, Files, Manner], Outcome]) -> Mapping[str, Any]:
+def run_stage(run: Run, stage: str, daemon: Callable[[Client, Place, Manner], Outcome]) -> Mapping[str, Any]:
     """All tasks that wait; `NoData` when there are none, `VerificationFailed` when one of them failed."""
     args = run.args
     manner = Manner(args.owner or new_owner(stage), args.lease, args.wait, args.limit)

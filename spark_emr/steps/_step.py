@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
-from spark_emr.places import Place, place_of
+from minitoolstream.pipeline.places import Place, place_of
 from spark_emr.session import open_session, session_settings
 
 

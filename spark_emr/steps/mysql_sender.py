@@ -8,14 +8,14 @@ from typing import Any
 
 from minitoolstream.client import Client
 from minitoolstream.pipeline.daemon import Manner, Outcome
-from minitoolstream.pipeline.files import Files
+from minitoolstream.pipeline.places import Place
 from minitoolstream.pipeline.run import SENDER, run_sender
 from spark_emr.steps._daemon import UNDER_SPARK, daemon_arguments, run_stage
 from spark_emr.steps._step import Run, Step, main
 
 
 def work(run: Run) -> Mapping[str, Any]:
-    def daemon(client: Client, files: Files, manner: Manner) -> Outcome:
+    def daemon(client: Client, files: Place, manner: Manner) -> Outcome:
         return run_sender(client, files, run.settings, manner)
 
     return run_stage(run, SENDER, daemon)

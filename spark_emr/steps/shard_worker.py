@@ -9,7 +9,7 @@ from typing import Any
 
 from minitoolstream.client import Client
 from minitoolstream.pipeline.daemon import Manner, Outcome
-from minitoolstream.pipeline.files import Files
+from minitoolstream.pipeline.places import Place
 from minitoolstream.pipeline.run import WORKER, run_worker
 from minitoolstream.pipeline.stages import DEFAULT_FUNCTION, load_function
 from spark_emr.steps._daemon import UNDER_SPARK, daemon_arguments, run_stage
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def work(run: Run) -> Mapping[str, Any]:
     function = load_function(run.args.function)
 
-    def daemon(client: Client, files: Files, manner: Manner) -> Outcome:
+    def daemon(client: Client, files: Place, manner: Manner) -> Outcome:
         return run_worker(client, files, function, manner)
 
     return run_stage(run, WORKER, daemon)

@@ -13,9 +13,9 @@ from typing import Any
 
 from minitoolstream.config import Settings
 from minitoolstream.domain.message import messages_of
+from minitoolstream.pipeline.places import Place
 from minitoolstream.services.core import Core
 from spark_emr.frames import run_tasks
-from spark_emr.places import Place
 from spark_emr.reader import Plan, ReadOptions, ReadPartition, read_stretches
 from spark_emr.reader.core import with_core
 from spark_emr.reader.rows import make_plan

@@ -1,6 +1,6 @@
 """The whole pipeline in a process that kills itself behind its nth call with an effect; 0: never.
 
-    python -m tests.faults.pipeline_child SUBJECT FILENAME N
+python -m tests.faults.pipeline_child SUBJECT FILENAME N
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from minitoolstream.config import Settings, load_settings
 from minitoolstream.pipeline import run
 from minitoolstream.pipeline.aggregate import by_key
 from minitoolstream.pipeline.daemon import Manner, new_owner
-from minitoolstream.pipeline.files import BucketFiles
 from minitoolstream.pipeline.ingest import Range, ingest
+from minitoolstream.pipeline.places import Bucket
 from minitoolstream.ports import ShardRows
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def arm(killer: Killer) -> None:
     """From now on every call with an effect is counted, in this process."""
     for name in ("register", "finish_ingest", "claim", "done"):
         setattr(Pipeline, name, killer.behind(getattr(Pipeline, name)))
-    setattr(BucketFiles, "put_new", killer.behind(BucketFiles.put_new))  # noqa: B010
+    setattr(Bucket, "put_new", killer.behind(Bucket.put_new))  # noqa: B010
     setattr(run, "open_shard", lambda *given: Rows(open_shard(*given), killer))  # noqa: B010
 
 

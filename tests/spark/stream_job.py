@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from minitoolstream.client import Client
 from minitoolstream.config import load_settings
-from spark_emr.places import place_of
+from minitoolstream.pipeline.places import place_of
 from spark_emr.sinks.parquet import write_batch
 from spark_emr.source import register
 

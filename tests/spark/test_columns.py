@@ -12,8 +12,8 @@ import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.pipeline.places import place_of
 from spark_emr.loop import iterate
-from spark_emr.places import place_of
 from spark_emr.reader.columns import arrow_schema, batches, column_names, spark_schema
 from spark_emr.reader.plan import Part
 from spark_emr.reader.read import Stretch, read_parts

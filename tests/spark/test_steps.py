@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import Client, Item
-from spark_emr.places import place_of
+from minitoolstream.pipeline.places import place_of
 from spark_emr.sinks import parquet
 from spark_emr.steps import compact, replay_to_parquet, replay_to_subject, stats, verify
 from spark_emr.steps._step import Exit, Step, main

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import Client
+from minitoolstream.pipeline.places import place_of
 from spark_emr.following import Follower
-from spark_emr.places import place_of
 from spark_emr.reader import read_options
 from spark_emr.sinks.parquet import read_manifest
 from tests.live import Live

@@ -1,21 +1,23 @@
-"""Where steps leave files: a folder that every node sees, or `s3://bucket/prefix` on the store of the settings.
+"""Files of the pipeline and of Spark steps: in a folder that every node sees, or below `s3://bucket/prefix`.
 
 A file appears whole or not at all, and is never written over: that is what a manifest's meaning rests on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from minitoolstream.bootstrap import open_payloads
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.keys import PAYLOAD_PREFIX, SYSTEM_PREFIX
 from minitoolstream.ports import PayloadStore
-from spark_emr.loop import run
 
 T = TypeVar("T")
 _AT_ONCE = 1000
@@ -39,13 +41,13 @@ class Place(Protocol):
 def place_of(url: str, settings: Settings) -> Place:
     """`s3://bucket/prefix`, `file:///folder` or a folder. The system's own prefixes are refused."""
     if url.startswith(("s3://", "s3a://")):
-        return _Bucket(url, settings)
+        return Bucket(url, settings)
     if "://" in url and not url.startswith("file://"):
         raise bad_request(f"{url} is neither a folder nor s3://bucket/prefix")
-    return _Folder(Path(url.removeprefix("file://")))
+    return Folder(Path(url.removeprefix("file://")))
 
 
-class _Folder:
+class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
 
@@ -82,7 +84,7 @@ class _Folder:
         return (self._path / name).as_uri()
 
 
-class _Bucket:
+class Bucket:
     """Opened for each call: a place travels to executors, and connections do not."""
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -90,7 +92,7 @@ class _Bucket:
         self._prefix = prefix.strip("/") + "/"
         if not bucket or self._prefix == "/":
             raise bad_request(f"{url} is not of the form s3://bucket/prefix")
-        if self._prefix.startswith(("m/", "_mts/")):
+        if self._prefix.startswith((PAYLOAD_PREFIX, SYSTEM_PREFIX)):
             raise bad_request(f"{self._prefix} is the system's own: take another prefix")
         self._bucket = bucket
         self._settings = settings.with_values(minio__bucket=bucket)
@@ -115,7 +117,9 @@ class _Bucket:
             finally:
                 await store.close()
 
-        return run(opened())
+        # In a thread of its own, since the caller may be inside an event loop.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, opened()).result()
 
 
 async def _whole(store: PayloadStore, name: str) -> bytes:
