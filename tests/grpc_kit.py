@@ -53,7 +53,9 @@ class Clients:
     def __init__(
         self, ingress: str, egress: str, token: str | None = TOKEN, channel: Any = grpc.insecure_channel
     ) -> None:
-        self.channels = [channel(ingress), channel(egress)]
+        # Windows that do not grow: how much is under way when a client stops reading must not depend on the machine.
+        options = (("grpc.http2.bdp_probe", 0),)
+        self.channels = [channel(ingress, options=options), channel(egress, options=options)]
         self.ingress: Any = Calls(Stub(self.channels[0], V1_INGRESS), token)
         self.egress: Any = Calls(Stub(self.channels[1], V1_EGRESS), token)
         self.old_ingress: Any = Calls(Stub(self.channels[0], OLD_INGRESS), token)

@@ -68,6 +68,17 @@ def _write(message: Message) -> bytes:
     return message.SerializeToString()
 
 
+class _LeftError(Exception):
+    """The client is gone, and what was meant for it."""
+
+
+async def _write_to(context: Context, message: Message) -> None:
+    try:
+        await context.write(message)
+    except Exception as error:  # gRPC has no public name for a message that could not be sent
+        raise _LeftError from error
+
+
 class _Unreadable:
     """What came in place of a request."""
 
@@ -113,8 +124,10 @@ class _Call:
                 self._begin(request, context)
                 async with aclosing(self._behaviour(request, context)) as responses:
                     async for response in responses:
-                        await context.write(response)
+                        await _write_to(context, response)
                         measured.began_to_answer()
+            except _LeftError:
+                measured.left()
             except Exception as error:
                 await context.write(await self._refuse(measured.failed(error), context))
 
@@ -177,6 +190,10 @@ class _Measured:
         """A stream's time is that of its first answer: a subscription may last for days."""
         self._seconds = self._seconds or perf_counter() - self._began
 
+    def left(self) -> None:
+        """Before its answer was complete; or its deadline passed."""
+        self._status = 499
+
     def failed(self, error: Exception) -> MtsError:
         if isinstance(error, grpc.aio.AbortError):
             raise error
@@ -190,5 +207,5 @@ class _Measured:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            self._status = 499  # the client left, or its deadline passed
+            self.left()
         self._gate.count(self._name, self._status, self._seconds or perf_counter() - self._began)

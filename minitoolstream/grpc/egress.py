@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -25,6 +26,8 @@ ANSWERS_AT_ONCE = 32
 DOWNLOADS_AT_ONCE = 64  # each holds two pieces
 FRAMING = KIB  # what an answer needs beside its messages
 _PAUSE = 60.0
+_RESTART = 10.0
+_LOOK_AGAIN = 0.2
 
 
 class Egress:
@@ -61,16 +64,25 @@ class Egress:
             batch = pb.MessageBatch(messages=[v1_message(*found) for found in brought.messages])
         yield pb.SubscribeResponse(batch=batch)
         del batch
-        place = await place_of(
-            self._core, Selection(subject, MAX_FETCH_LIMIT, whole=True), None, brought.next_sequence
-        )
-        async with aclosing(follow_messages(self._core, place, _PAUSE)) as readings:
-            async for reading in readings:
-                if reading is not None:
-                    news = pb.Notification(
-                        latest_sequence=reading.page.latest_sequence, new_messages_count=reading.page.count
-                    )
-                    yield pb.SubscribeResponse(notification=news)
+        place = await place_of(self._core, Selection(subject, MAX_FETCH_LIMIT, whole=True), None, brought.next_sequence)
+        away_until: float | None = None
+        while not self._core.draining.is_set():
+            try:
+                async with aclosing(follow_messages(self._core, place, _PAUSE)) as readings:
+                    async for reading in readings:
+                        away_until = None
+                        if reading is not None:
+                            news = pb.Notification(
+                                latest_sequence=reading.page.latest_sequence, new_messages_count=reading.page.count
+                            )
+                            yield pb.SubscribeResponse(notification=news)
+            except MtsError as error:
+                # A part that is started again takes a moment: nothing is lost, the place stays where it is.
+                now = asyncio.get_running_loop().time()
+                away_until = away_until or now + _RESTART
+                if not error.retryable or now > away_until:
+                    raise
+                await asyncio.sleep(_LOOK_AGAIN)
         raise unavailable("the server stops: subscribe again")
 
     async def _start(self, subject: str, durable: str, start: int) -> int:
@@ -112,9 +124,7 @@ class Egress:
         async with self._downloads.one():
             download = await open_download(self._core, sequence, offset, length)
             message = download.message
-            info = pb.DownloadInfo(
-                message=v1_message(message, b""), size=message.size, sha256=message.sha256 or ""
-            )
+            info = pb.DownloadInfo(message=v1_message(message, b""), size=message.size, sha256=message.sha256 or "")
             yield pb.DownloadResponse(info=info)
             async with aclosing(read_pieces(self._core, download)) as pieces:
                 async for piece in pieces:

@@ -102,5 +102,3 @@ def _message(message: Message, data: bytes | None, more: dict[str, str] | None =
         headers={**headers_for_reader(message, missing=data is None), **(more or {})},
         timestamp=Timestamp(seconds=message.create_at),
     )
-
-

@@ -49,9 +49,7 @@ def make_servers(core: Core, metrics: Metrics, ingress: str, egress: str) -> tup
             Egress(core),
             _gate(settings, metrics, EGRESS, Told.IN_ANSWER),
         ),
-        handlers(
-            older[_EGRESS], LegacyEgress(core), _gate(settings, metrics, EGRESS, Told.UNKNOWN, is_legacy=True)
-        ),
+        handlers(older[_EGRESS], LegacyEgress(core), _gate(settings, metrics, EGRESS, Told.UNKNOWN, is_legacy=True)),
     ]
     return GrpcServer(settings, ingress, publishing, _INGRESS), GrpcServer(settings, egress, reading, _EGRESS)
 
@@ -65,9 +63,7 @@ def _gate(settings: Settings, metrics: Metrics, side: str, told: Told, *, is_leg
 class GrpcServer:
     """One port. `port` is the real one when the address had 0."""
 
-    def __init__(
-        self, settings: Settings, address: str, services: Sequence[grpc.GenericRpcHandler], name: str
-    ) -> None:
+    def __init__(self, settings: Settings, address: str, services: Sequence[grpc.GenericRpcHandler], name: str) -> None:
         self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=CALLS_AT_ONCE)
         self._server.add_generic_rpc_handlers(services)
         self._health = health.aio.HealthServicer()

@@ -44,6 +44,8 @@ def _delete(home: Path) -> None:
     """Only what `mts up` makes, since MTS_HOME may name a folder that holds other things too."""
     for name in ("tarantool", "minio", "ministack"):
         _remove(home / "data" / name)
+    for file in (home / "data").glob("pipeline_db.sqlite*"):
+        _remove(file)
     for part in PARTS:
         _remove(log_file(home, part))
     # Last the one that marks the folder as ours: what fails before can be tried again.

@@ -166,13 +166,23 @@ class _Stat(msgspec.Struct, frozen=True):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """None when the process is gone, or only waits to be reaped."""
+    """None when the process is gone, or only waits to be reaped. One whose other threads are still ending holds its
+    files, and their locks, yet."""
     try:
         # The name in parentheses may itself hold spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in {"Z", "X"} else _Stat(session=int(fields[3]), started=int(fields[19]))
+    if fields[0] == "X" or (fields[0] == "Z" and _threads(pid) <= 1):
+        return None
+    return _Stat(session=int(fields[3]), started=int(fields[19]))
+
+
+def _threads(pid: int) -> int:
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def _boot_id() -> str:
