@@ -34,8 +34,8 @@ class _Waiting:
 
 
 class Committer:
-    """One call in flight, what arrives meanwhile forms the next. A call costs the same for one upload as for some, so
-    while several are under way at once, the first of a call waits a moment for others. One alone never waits."""
+    """One call in flight, what arrives meanwhile forms the next. While several are under way at once, the first of a
+    call waits a moment for others, so that they share it. One alone never waits."""
 
     def __init__(self, metadata: MetadataStore, metrics: Metrics) -> None:
         self._metadata = metadata
