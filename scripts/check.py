@@ -22,6 +22,7 @@ def main() -> int:
     folders = [name for name in _PYTHON_FOLDERS if any((tools.ROOT / name).rglob("*.py"))]
     checks: list[tuple[str, list[str | Path], Mapping[str, str]]] = [
         ("ruff", [_BIN / "ruff", "check", "--quiet", "."], os.environ),
+        ("ruff format", [_BIN / "ruff", "format", "--check", "--quiet", "."], os.environ),
         # Module names from the folders: there is an `app` in each function.
         ("mypy", [_BIN / "mypy", "--strict", "--explicit-package-bases", *folders], os.environ),
         ("luacheck", [luacheck.path, "--quiet", "tarantool"], tools.environ(luacheck)),

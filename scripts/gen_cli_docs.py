@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,4 +49,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/cli.md").write_text(page(), "utf-8")
+    Path("docs/cli.md").write_text(page(), "utf-8")

@@ -153,9 +153,7 @@ def _reads(bench: Bench, server: GrpcServer) -> Row:
             "POST",
             url,
             headers,
-            grpc=Grpc(
-                egress.FetchRequest(subject=SUBJECT, start_sequence=sequence, limit=1).SerializeToString(), 2
-            ),
+            grpc=Grpc(egress.FetchRequest(subject=SUBJECT, start_sequence=sequence, limit=1).SerializeToString(), 2),
         )
         for sequence in sequences
     ]

@@ -31,10 +31,7 @@ def pipeline() -> None:
 @click.option("--before", help="Files whose names come before this one.")
 @json_option
 def pipeline_status(filename: str | None, limit: int, before: str | None, as_json: bool) -> None:
-    """Show the last files and how far each is in every stage; with FILENAME, its shards.
-
-    Exit code 3 when there are none.
-    """
+    """Show the last files and how far each is in every stage; with FILENAME, its shards."""
     with open_client() as client:
         if filename:
             file = client.pipeline.file(filename)
@@ -43,11 +40,11 @@ def pipeline_status(filename: str | None, limit: int, before: str | None, as_jso
         found = client.pipeline.files(limit=limit, before=before)
     if as_json or found.files:
         emit(as_json, msgspec.to_builtins(found), lambda: _files_text(found.files))
+    if as_json:
+        return
     if not found.files:
-        if not as_json:
-            note("no file is registered")
-        click.get_current_context().exit(Exit.NOT_FOUND)
-    if not as_json and found.next:
+        note("no file is registered yet")
+    if found.next:
         note(f"more: mts pipeline status --before {found.next}")
 
 

@@ -94,9 +94,7 @@ class AsyncPipeline:
 
     async def _post(self, path: str, answer: type[_T], body: dict[str, Any], *, repeatable: bool = True) -> _T:
         given = msgspec.json.encode({name: value for name, value in body.items() if value is not None})
-        return await self._transport.call(
-            "POST", _BASE + path, answer, body=given, headers=JSON, repeatable=repeatable
-        )
+        return await self._transport.call("POST", _BASE + path, answer, body=given, headers=JSON, repeatable=repeatable)
 
 
 class Pipeline:

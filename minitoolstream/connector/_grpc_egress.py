@@ -155,9 +155,7 @@ class _Reading:
         self._channel.call(self._channel.stub.UpdateConsumerPosition, done)
 
     def _fetch(self) -> list[pb.Message]:
-        request = pb.FetchRequest(
-            subject=self._subject, start_sequence=self._position + 1, limit=self._batch_size
-        )
+        request = pb.FetchRequest(subject=self._subject, start_sequence=self._position + 1, limit=self._batch_size)
         try:
             return list(self._channel.call(self._channel.stub.Fetch, request).messages)
         except MtsError as error:

@@ -77,9 +77,7 @@ class GrpcIngress:
         stub = self._channel.stub
         with _opened(message) as source:
             size = _size_of(message)
-            upload = pb.Upload(
-                subject=message.subject, size=size, headers=_headers(message), sha256=_sha256(source)
-            )
+            upload = pb.Upload(subject=message.subject, size=size, headers=_headers(message), sha256=_sha256(source))
             ticket = self._channel.call(stub.IssueTicket, pb.IssueTicketRequest(upload=upload))
             position = 0
             while ticket.requests:

@@ -34,9 +34,7 @@ class MessagePreparer(Protocol):
     def prepare(self) -> Prepared: ...
 
 
-def _prepared(
-    subject: str, data: bytes | Path, size: int, headers: Mapping[str, str], content_type: str
-) -> Prepared:
+def _prepared(subject: str, data: bytes | Path, size: int, headers: Mapping[str, str], content_type: str) -> Prepared:
     """Headers that the caller gave count."""
     given = next((value for name, value in headers.items() if name.lower() == CONTENT_TYPE), None)
     kept = {name: value for name, value in headers.items() if name.lower() != CONTENT_TYPE}

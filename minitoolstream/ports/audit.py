@@ -91,7 +91,6 @@ class Summary:
     trash: int
     missing: int
     deletions: int
-    purges: int
     oldest_ticket: Mapping[str, Any] | None = None
     oldest_trash_due_at: int | None = None
     ceiling: int | None = None

@@ -17,7 +17,6 @@ class Position:
     planned: int
     number: int
     recovery: str | None = None
-    recovery_at: int | None = None
     recovery_reason: str | None = None
     journal_at: int | None = None
     """While a restore waits for the operator: the time of the last segment that was replayed."""

@@ -32,6 +32,7 @@ from minitoolstream.domain.journal import segments_of
 from minitoolstream.domain.keys import CEILING_PREFIX, JOURNAL_PREFIX, REPORT_PREFIX
 from minitoolstream.domain.message import Extent, wire_number
 from minitoolstream.domain.subject import new_id
+from minitoolstream.domain.upload import State
 from minitoolstream.ports import Lane, ObjectInfo, Summary
 from minitoolstream.services.check_payloads import check_object
 from minitoolstream.services.core import Core
@@ -43,6 +44,7 @@ from minitoolstream.services.fsck_findings import (
     may_be_committed,
     problem_of,
     refs_text,
+    waiting_text,
 )
 
 K = TypeVar("K", int, str)
@@ -211,6 +213,18 @@ class _Check:
                 await self._without_payload(extent, found)
         async for keys in self._in_chunks("quarantine", self._book.with_payload_again(), _NAMES):
             await self._with_payload(keys)
+        async for uploads in self._in_chunks("waiting uploads", self._book.waiting_without_payload(), _NAMES):
+            await self._waiting_without_payload(dict(uploads))
+
+    async def _waiting_without_payload(self, uploads: dict[str, str]) -> None:
+        """An upload's object is deleted after the upload, so one that still waits without it has lost it."""
+        found = await self._find(set(uploads.values()))
+        for upload_id, name in uploads.items():
+            if name in found or (now := await self._core.metadata.get_upload(upload_id)) is None:
+                continue
+            upload, receipt = now
+            if (upload.state, upload.object_name) == (State.STORED, name):
+                self._findings.add(Fault("missing", waiting_text(receipt), name, subject=upload.subject))
 
     async def _look_for(self, keys: list[int]) -> list[tuple[Extent, ObjectInfo | None]]:
         """Rows whose payload is wrong for sure: a payload is deleted after its row, so one that is still there while

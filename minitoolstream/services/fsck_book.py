@@ -117,6 +117,15 @@ class Book:
                AND seen.size >= coalesce(first, 0) + length ORDER BY key"""
         )
 
+    def waiting_without_payload(self) -> Iterator[tuple[str, str]]:
+        """Uploads that were stored and wait to be committed, and seem to have lost their object, with its name."""
+        return iter(
+            self._db.execute(
+                """SELECT id, object FROM upload WHERE state = 'stored'
+                   AND NOT EXISTS (SELECT 1 FROM seen WHERE seen.name = upload.object) ORDER BY id"""
+            )
+        )
+
     def wrong_refs(self) -> Iterator[str]:
         """Objects whose references seem to be counted wrong."""
         return self._names(

@@ -9,6 +9,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.keys import DELETION_PREFIX, PACK_PREFIX, REPORT_PREFIX, SYSTEM_PREFIX
 from minitoolstream.domain.message import Extent, wire_number
 from minitoolstream.domain.subject import pack_id_of, upload_id_of
+from minitoolstream.domain.upload import Receipt
 from minitoolstream.ports import ObjectInfo, Pointing
 
 
@@ -74,3 +75,9 @@ def may_be_committed(name: str, first_young: str) -> bool:
 def refs_text(found: Pointing) -> str:
     counted = "nothing is" if found.refs is None else f"{found.refs} are"
     return f"{found.rows} rows and {found.stored} waiting uploads point at it, {counted} counted"
+
+
+def waiting_text(receipt: Receipt) -> str:
+    """Of an upload without its object: what it waits for, since ending that is all that helps."""
+    waits_for = f"transaction {receipt.transaction_id}" if receipt.transaction_id else "an earlier upload"
+    return f"upload {receipt.upload_id} waits for {waits_for}, and its object is not in the bucket"

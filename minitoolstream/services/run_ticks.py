@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
 from minitoolstream.services.manage_subjects import forget_idle, purge_deleted, split_busy
+from minitoolstream.services.pace import Pace
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 500
@@ -40,22 +41,24 @@ DUTIES: dict[str, Duty] = {
 
 
 async def run_ticks(core: Core) -> dict[str, int]:
-    """Every duty until it has nothing left to do, in turns, so that much of one does not hold up the others; one that
+    """Every duty in turns until none has anything left to do, so that much of one does not hold up the others; one that
     fails does not either. What is left after many rounds is done the next time."""
     done = dict.fromkeys(DUTIES, 0)
-    busy = dict(DUTIES)
+    duties = dict(DUTIES)
     problems: list[MtsError] = []
+    pace = Pace()
     for _ in range(_MOST_ROUNDS):
-        for name, duty in list(busy.items()):
-            count = 0
+        before = sum(done.values())
+        for name, duty in list(duties.items()):
             try:
-                count = await duty(core)
+                done[name] += await duty(core)
             except MtsError as error:
                 _log.warning("%s did not run to its end: %s", name, error.message)
                 problems.append(error)
-            done[name] += count
-            if count == 0:
-                del busy[name]
+                del duties[name]
+        if sum(done.values()) == before:
+            break
+        await pace.rest()
     if problems:
         raise problems[0]
     return done

@@ -315,7 +315,7 @@ function M.summary()
             oldest_ticket = oldest and {id = oldest[U.id], state = oldest[U.state], created_at = oldest[U.created_at]},
             trash = box.space.trash:len(), oldest_trash_due_at = first_trash and first_trash[T.due_at],
             missing = box.space.missing:len(), deletions = box.space.deletion.index.done:count{box.NULL},
-            purges = box.space.purge:len(), ceiling = ceiling.get().top, recovery = recovery.state()}
+            ceiling = ceiling.get().top, recovery = recovery.state()}
     end)
 end
 

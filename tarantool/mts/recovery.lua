@@ -78,7 +78,7 @@ function M.position()
     return txn.run(function()
         local known, limit = stored(), ceiling.get()
         return {given = commit.given(), top = limit.top, planned = limit.planned, number = journal.number(),
-            recovery = known and known.state or box.NULL, recovery_at = known and known.at or box.NULL,
+            recovery = known and known.state or box.NULL,
             recovery_reason = known and known.reason or box.NULL,
             journal_at = known and known.journal_at or box.NULL}
     end)

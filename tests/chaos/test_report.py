@@ -11,9 +11,7 @@ from tests.chaos.report import Summary
 
 def kept() -> Summary:
     recoveries = {"host": [1.0, 3.0], "MinIO": [2.0]}
-    return Summary(
-        7, recoveries, Counter(host=3, MinIO=1), acknowledged=1234, verdicts=["clean", "clean"], seconds=65
-    )
+    return Summary(7, recoveries, Counter(host=3, MinIO=1), acknowledged=1234, verdicts=["clean", "clean"], seconds=65)
 
 
 def test_a_run_that_kept_every_promise_says_so() -> None:

@@ -392,5 +392,3 @@ async def test_files_are_listed_by_name_the_last_first(store: TrackingStore) -> 
 async def test_what_was_answered_is_there_for_the_next_who_opens_it(open_store: Open) -> None:
     filename = await written(open_store())
     assert [task.stages[0].status for task in await open_store().file(filename)] == ["done", "done"]
-
-

@@ -125,9 +125,7 @@ async def settled(core: Core, folder: Path, kept: list[int], where: str) -> None
     assert sequences[: len(kept)] == kept, where
     (fresh,) = await publish(core, "fresh")
     assert fresh > 7, f"{where}: a number was given twice"
-    again = await publish_inline(
-        core, InlineMessage(SUBJECT, b"named", "text/plain", producer_id="till", seqno=1)
-    )
+    again = await publish_inline(core, InlineMessage(SUBJECT, b"named", "text/plain", producer_id="till", seqno=1))
     assert again.receipt
     assert (again.receipt.duplicate, again.receipt.sequence) == (True, 4), where
     await reconcile(core)

@@ -211,9 +211,7 @@ def test_an_export_leads_to_no_file_but_its_own(client: Client, subject: str, tm
     assert client.latest(f"{subject}-copy") == 0
 
 
-def test_a_complete_export_is_not_taken_for_one_of_newer_messages(
-    client: Client, subject: str, tmp_path: Path
-) -> None:
+def test_a_complete_export_is_not_taken_for_one_of_newer_messages(client: Client, subject: str, tmp_path: Path) -> None:
     client.publish(subject, "abc")
     assert client.export_subject(subject, tmp_path) == client.export_subject(subject, tmp_path)
     client.publish(subject, "def")

@@ -16,6 +16,7 @@ import pytest
 
 from minitoolstream.client import Client, Item, MtsError
 from minitoolstream.domain.subject import new_id
+from minitoolstream.services.fsck_findings import kind_of
 from tests.clocked_tarantool import start_clocked_tarantool, touch
 from tests.faults.audit import names_in_bucket, objects_in_bucket, status
 from tests.fsck import assert_clean, environ_of, fsck, mts
@@ -128,6 +129,22 @@ def test_a_row_without_object_is_found_and_kept_apart(
     put(stack, name, payload)  # an operator found it in a copy
     assert fsck(stack, tmp_path, "--repair")["quarantined"] == 0
     assert client.payload(sequence) == payload
+
+
+def test_an_upload_that_waits_for_its_transaction_and_has_lost_its_payload_is_named(
+    stack: Live, subject: str, tmp_path: Path
+) -> None:
+    transaction = stack.api("POST", "/v1/transactions", {}).json["transaction_id"]
+    before = objects_in_bucket(stack)
+    assert stack.publish(subject, b"soon", x_mts_transaction_id=transaction).status == 202
+    (pack,) = (name for name in set(objects_in_bucket(stack)) - set(before) if kind_of(name) == "pack")
+    assert_clean(stack, tmp_path)
+    lose(stack, pack)
+    report = fsck(stack, tmp_path)
+    assert kinds(report) == {"missing": 1}
+    assert (report["faults"][0]["object_name"], transaction in report["faults"][0]["what"]) == (pack, True)
+    assert stack.api("POST", f"/v1/transactions/{transaction}/abort").status == 200
+    eventually(lambda: fsck(stack, tmp_path)["verdict"] == "clean")
 
 
 def test_an_object_cut_short_is_found(stack: Live, client: Client, subject: str, tmp_path: Path) -> None:

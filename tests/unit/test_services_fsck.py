@@ -16,6 +16,7 @@ from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.ports import AuditStore, PayloadStore
 from minitoolstream.services.check_consistency import Options, check_consistency
+from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.delete_messages import delete_message, purge_subject
 from minitoolstream.services.delete_trash import delete_trash
 from minitoolstream.services.fsck_book import Book
@@ -134,6 +135,18 @@ async def test_missing_short_and_wrong_payloads_are_found(tmp_path: Path) -> Non
     assert (report.verdict, report.quarantined) == ("clean", 2), "what is known to be lost is no news"
     kit.payloads.client_put(lost, b"lost")
     assert (await check(kit, tmp_path, repair=True)).quarantined == 1
+
+
+async def test_an_upload_that_waits_and_has_lost_its_payload_is_found(tmp_path: Path) -> None:
+    kit = core_kit()
+    await kit.ticket(1, producer_id="p", seqno=1)
+    second = (await kit.ticket(2, producer_id="p", seqno=2)).upload
+    await commit_created(kit.core, kit.put(second, b"22"))
+    assert (await check(kit, tmp_path)).verdict == "clean"
+    del kit.payloads.objects[second.object_name]
+    report = await check(kit, tmp_path, repair=True)
+    assert report.left == {"missing": 1}
+    assert (report.faults[0].object_name, second.id in report.faults[0].what) == (second.object_name, True)
 
 
 async def test_wrong_references_and_counters_are_corrected(tmp_path: Path) -> None:

@@ -112,7 +112,6 @@ class MemoryAudit:
             trash=len(uploads.trash),
             missing=len(self.metadata.order.missing),
             deletions=0,
-            purges=0,
             oldest_ticket=_ticket(oldest),
             oldest_trash_due_at=min((row.due_at for row in uploads.trash.values()), default=None),
         )

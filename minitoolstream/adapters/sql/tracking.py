@@ -199,9 +199,7 @@ class SqlTracking:
             now = _text(self._now(cursor))
             where, given = ("WHERE filename < %s", [before]) if before is not None else ("", [])
             columns, rest = f"filename, COUNT(*), MAX(updated_at), {_SUMS}", "ORDER BY filename DESC LIMIT %s"
-            cursor.execute(
-                _select(columns, f"{where} GROUP BY filename {rest}"), [*[now] * _NOWS, *given, limit]
-            )
+            cursor.execute(_select(columns, f"{where} GROUP BY filename {rest}"), [*[now] * _NOWS, *given, limit])
             return [
                 FileSummary(name, int(total), _counts(sums), _moment(updated))
                 for name, total, updated, *sums in cursor.fetchall()
