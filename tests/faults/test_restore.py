@@ -155,6 +155,29 @@ def test_what_reached_the_journal_is_there_again_and_what_came_later_is_named(li
     assert status(live)["recovery"] is None
 
 
+@pytest.mark.parametrize("way", [restore, rebuild])
+def test_a_message_whose_payload_is_gone_is_named(live: Live, way: Any) -> None:
+    publish(live, "kept")
+    lost = upload(live, b"a file that somebody deleted")
+    backup(live)
+    assert write_journal(live)["complete"]
+    name = live.api("GET", f"/v1/messages/{lost}").json["object_name"]
+    live.minio.s3().delete_object(Bucket=live.minio.bucket, Key=name)
+    lose_disk(live)
+
+    restored = way(live)
+
+    told = {"missing": restored.missing, "dropped": restored.dropped}
+    assert told == {"missing": [], "dropped": []} | {"missing" if way is restore else "dropped": [(lost, name)]}
+    start_hosts(live)
+    found = live.api("GET", f"/v1/messages/{lost}")
+    if way is restore:
+        assert found.json["payload_missing"] is True
+    else:
+        assert found.status == 404, "what has no payload anywhere is no message"
+    assert next(message["sequence"] for message in live.messages(SUBJECT)) == lost - 1
+
+
 def test_discarded_orphans_go_and_nothing_else(live: Live) -> None:
     last = make_history(live)
     before = picture(live, last)
