@@ -64,7 +64,8 @@ class Stream:
 
 
 @contextmanager
-def stream(live: Live, subject: str, query: str = "start=first", **headers: str) -> Iterator[Stream]:
+def asked(live: Live, subject: str, query: str = "start=first", **headers: str) -> Iterator[socket.socket]:
+    """The request is sent; its answer may take."""
     url = urlsplit(live.url)
     sent = {
         "host": url.netloc,
@@ -75,6 +76,12 @@ def stream(live: Live, subject: str, query: str = "start=first", **headers: str)
     head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
     with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
         connection.sendall(f"GET /v1/subjects/{subject}/subscribe?{query} HTTP/1.1\r\n{head}\r\n".encode())
+        yield connection
+
+
+@contextmanager
+def stream(live: Live, subject: str, query: str = "start=first", **headers: str) -> Iterator[Stream]:
+    with asked(live, subject, query, **headers) as connection:
         opened = Stream(connection)
         try:
             yield opened
@@ -166,10 +173,11 @@ def test_a_host_that_stops_ends_its_streams_and_long_polls(tmp_path: Path, subje
     live = start_live(tmp_path, webhook=False)
     try:
         (sequence,) = fill(live, subject, "a")
-        with stream(live, subject) as events, stream(live, subject, "start=new&wait=25", accept="*/*") as poll:
+        with stream(live, subject) as events, asked(live, subject, "start=new&wait=25", accept="*/*") as waiting:
             assert sequences(events.events(1)) == [sequence]
+            live.api("GET", "/healthz")  # answered behind it: the poll has begun
             live.hosts[0].stop()
             assert events.events(1) == []
-            assert poll.status == 200
+            assert Stream(waiting).status == 200
     finally:
         live.stop()
