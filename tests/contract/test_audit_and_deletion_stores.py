@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -22,11 +22,10 @@ from minitoolstream.domain.pack import FRAME_PREFIX, InlineMessage, build_pack
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import StoredObject, Upload, UploadSpec
 from minitoolstream.ports import AuditStore, DeletionStore, MetadataStore, RewritePlan
-from tests.clocked_tarantool import ClockedMetadata, settings_for, start_clocked_tarantool
+from tests.clocked_tarantool import ClockedMetadata
+from tests.contract.metadata_kit import MANY, SETTINGS
 
-SETTINGS = {"MTS_PACKS_GRACE": "600s"}
 SIZE = 4
-MANY = 10_000
 
 
 @dataclass
@@ -70,14 +69,6 @@ class Kit:
     async def switch(self, name: str, target: str, plan: RewritePlan) -> tuple[bool, Layout]:
         layout = lay_out(plan.kept, b"")
         return await self.deletions.switch(name, target, layout.moves, plan.missing), layout
-
-
-@pytest.fixture(scope="module")
-def tarantool_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    folder = tmp_path_factory.mktemp("clocked")
-    server = start_clocked_tarantool(folder)
-    yield settings_for(server, folder, SETTINGS)
-    server.stop()
 
 
 @pytest.fixture(params=["memory", "tarantool"])
