@@ -25,7 +25,7 @@ require('mts.migrations').run()
 require('mts.commit').start()
 require('mts.compare_clocks').start()
 require('mts.ttl_fiber').start()
-require('mts.journal').start()
+require('mts.journal_marks').start()
 require('mts.recovery').start()
 require('mts.grants').apply{
     user = setting('USER', 'mts'),

@@ -6,7 +6,7 @@ local commit = require('mts.commit')
 local errors = require('mts.errors')
 local extent = require('mts.extent')
 local fiber = require('fiber')
-local journal = require('mts.journal')
+local marks = require('mts.journal_marks')
 local object = require('mts.object')
 local producer = require('mts.producer')
 local recovery = require('mts.recovery')
@@ -28,7 +28,7 @@ function M.begin(anew)
     recovery.set('replaying')
     heads = {}
     if anew then
-        for _, name in ipairs(journal.SIDE) do
+        for _, name in ipairs(marks.SIDE) do
             box.space[name]:truncate()
         end
     end
@@ -86,7 +86,7 @@ end
 function M.apply(rows, side, removed)
     need_replaying()
     return txn.run(function()
-        journal.unmarked(function()
+        marks.unmarked(function()
             apply_all(rows, side, removed)
         end)
         return #rows

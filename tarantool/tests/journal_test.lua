@@ -4,6 +4,7 @@ local harness = require('harness')
 local consumer = require('mts.consumer')
 local fiber = require('fiber')
 local journal = require('mts.journal')
+local marks = require('mts.journal_marks')
 local message = require('mts.message')
 local msgpack = require('msgpack')
 local pack = require('mts.pack')
@@ -17,7 +18,7 @@ local ttl = require('mts.ttl')
 local txn = require('mts.txn')
 
 local F = schema.message
-journal.start()
+marks.start()
 
 -- One round as a host reads and confirms it: all steps, through the wire's encoding.
 local function round(limit, checkpoint)
@@ -46,7 +47,7 @@ end
 
 local function everything()
     local found = {}
-    for _, name in ipairs{'message', unpack(journal.SIDE)} do
+    for _, name in ipairs{'message', unpack(marks.SIDE)} do
         local rows = {}
         for _, row in box.space[name]:pairs() do
             table.insert(rows, row:totable())
@@ -57,7 +58,7 @@ local function everything()
 end
 
 local function empty_all()
-    for _, name in ipairs{'message', 'upload', 'producer_upload', unpack(journal.SIDE)} do
+    for _, name in ipairs{'message', 'upload', 'producer_upload', unpack(marks.SIDE)} do
         box.space[name]:truncate()
     end
 end
@@ -78,7 +79,7 @@ local function named(subject, producer_id, seqno)
 end
 
 local test = tap.test('journal')
-test:plan(12)
+test:plan(13)
 
 test:test('after a start everything is read, then what changed', function(t)
     t:plan(7)
@@ -151,21 +152,41 @@ end)
 
 test:test('marks that nobody reads do not fill the memory', function(t)
     t:plan(4)
-    local most = journal.MOST_MARKS
+    local most = marks.MOST
     local _, ack = round()
     ack()
-    journal.MOST_MARKS = 10
+    marks.MOST = 10
     local begun = journal.read(nil, 1000)
     for number = 1, 40 do
         named('many', 'p' .. number, 1)
     end
-    journal.MOST_MARKS = most
+    marks.MOST = most
     t:is(harness.refusal(journal.read, begun.position, 1000), 'unavailable', 'a round under way begins anew')
     local steps, confirm, position = round()
     t:is(position.checkpoint, true, 'everything is walked')
     t:is(count(steps, 'rows'), 40, 'with every message')
     t:ok(count(steps, 'side', 'producer_range') >= 40, 'and every proof')
     confirm()
+end)
+
+test:test('marks given up while a checkpoint is confirmed are walked again', function(t)
+    t:plan(2)
+    local _, ack = round()
+    ack()
+    box.space.message:replace(box.space.message:get(harness.publish('given up', 1))) -- has changed
+    local _, confirm = round(1000, true)
+    local most = marks.MOST
+    marks.MOST = 10
+    local give_up = box.space.journal_change:on_replace(function()
+        for number = 1, 20 do
+            box.space.purge_producer:replace{900 + number}
+        end
+    end)
+    t:ok(confirm(), 'confirmed')
+    box.space.journal_change:on_replace(nil, give_up)
+    marks.MOST = most
+    box.space.purge_producer:truncate()
+    t:ok(journal.read(nil, 1000).position.checkpoint, 'everything is walked')
 end)
 
 test:test('in small steps, under load, all of it is read', function(t)
