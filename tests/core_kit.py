@@ -80,7 +80,7 @@ class QuietSubjects:
     async def delete(self, subject: str) -> bool:
         raise MtsError("unknown_subject", f"there is no subject {subject}")
 
-    async def purge(self, limit: int) -> tuple[int, bool]:
+    async def clear_deleted(self, limit: int) -> tuple[int, bool]:
         return 0, limit == 0
 
     async def lanes(self, subject: str) -> Lanes | None:

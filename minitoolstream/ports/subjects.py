@@ -18,9 +18,9 @@ class SubjectStore(Protocol):
     async def get(self, subject: str) -> Subject: ...
 
     async def delete(self, subject: str) -> bool:
-        """Gone at once; True when there is something to purge."""
+        """Gone at once; True when there is something left to clear away."""
 
-    async def purge(self, limit: int) -> tuple[int, bool]:
+    async def clear_deleted(self, limit: int) -> tuple[int, bool]:
         """Clear away rows of deleted subjects: how many, and whether there are more."""
 
     async def lanes(self, subject: str) -> Lanes | None:

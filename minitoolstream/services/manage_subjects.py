@@ -7,7 +7,7 @@ from typing import Any
 from minitoolstream.domain.subject_settings import Subject
 from minitoolstream.services.core import Core
 
-_PURGED_AT_ONCE = 500
+_CLEARED_AT_ONCE = 500
 
 
 async def put_subject(core: Core, subject: str, changes: dict[str, Any]) -> tuple[Subject, bool]:
@@ -30,10 +30,10 @@ async def list_subjects(core: Core, prefix: str, after: str, limit: int) -> tupl
     return found, found[-1]["subject"] if more else None
 
 
-async def purge_deleted(core: Core) -> int:
+async def clear_deleted(core: Core) -> int:
     """Clear away some of what deleted subjects left; 0 when nothing is left of them."""
-    purged, more = await core.subjects.purge(_PURGED_AT_ONCE)
-    return max(purged, int(more))
+    cleared, more = await core.subjects.clear_deleted(_CLEARED_AT_ONCE)
+    return max(cleared, int(more))
 
 
 async def split_busy(core: Core) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
-from minitoolstream.services.manage_subjects import forget_idle, purge_deleted, split_busy
+from minitoolstream.services.manage_subjects import clear_deleted, forget_idle, split_busy
 from minitoolstream.services.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ DUTIES: dict[str, Duty] = {
     "consumers": tick_consumers,
     "transactions": end_transactions,
     "splits": split_busy,
-    "purged": purge_deleted,
+    "purged": clear_deleted,
     "forgotten": forget_idle,
 }
 

@@ -1,5 +1,5 @@
 -- What `mts fsck` asks: rows and everything that may point at an object, page by page, and counts that hold for one
--- moment however much is published, swept and purged meanwhile.
+-- moment however much is published, swept and cleared away meanwhile.
 local ceiling = require('mts.ceiling')
 local clock = require('mts.clock')
 local commit = require('mts.commit')

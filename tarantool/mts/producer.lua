@@ -29,7 +29,7 @@ function M.ensure(subject_row, producer_id)
     if row and row[P.incarnation] == incarnation then
         return row
     end
-    if row then -- what it had is found by its number when the deleted subject is purged
+    if row then -- what it had is found by its number when the deleted subject is cleared away
         box.space.purge_producer:replace{row[P.no]}
     end
     settings.check_id('producer_id', producer_id)

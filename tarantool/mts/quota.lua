@@ -59,7 +59,7 @@ function Room:reserve(messages, bytes)
         {{'+', R.messages, messages}, {'+', R.bytes, bytes}})
 end
 
--- An upload that reserved has ended, one way or the other. Nothing is left to do when its subject was purged.
+-- An upload that reserved has ended, one way or the other. Nothing is left to do when its subject was cleared away.
 function M.release(incarnation, messages, bytes)
     box.space.reservation:update(incarnation, {{'-', R.messages, messages}, {'-', R.bytes, bytes}})
 end

@@ -137,7 +137,7 @@ local function cut_heads()
 end
 
 -- Is what is left of a deleted subject still being cleared away, this row too?
-local function is_purged(row)
+local function is_being_cleared(row)
     for _, job in box.space.purge:pairs() do
         if job[schema.purge.subject] == row[F.subject] and row[F.sequence] <= job[schema.purge.upto] then
             return true
@@ -159,7 +159,7 @@ local function cut_deleted(told)
     local cut = 0
     M.each(box.space.message, function(row)
         local is_known = row[F.sequence] <= told or subjects.find(row[F.subject]) ~= nil
-        if is_known and owner_of(row) == nil and not is_purged(row) then
+        if is_known and owner_of(row) == nil and not is_being_cleared(row) then
             remove(row[F.sequence])
             cut = cut + 1
         end
@@ -172,7 +172,7 @@ end
 local function subject_of(row)
     local found = owner_of(row)
     if found == nil then
-        if is_purged(row) then
+        if is_being_cleared(row) then
             return nil
         end
         found = box.space.subject:insert{row[F.subject], box.sequence.incarnation:next(), 1, tonumber(row[F.create_at]),

@@ -1,11 +1,11 @@
 -- Subjects as their owners see them: made, described, changed, deleted.
+local clearing = require('mts.clearing')
 local commit = require('mts.commit')
 local durables = require('mts.durable')
 local errors = require('mts.errors')
 local message = require('mts.message')
 local partitions = require('mts.partition')
 local producer = require('mts.producer')
-local purge = require('mts.purge')
 local quota = require('mts.quota')
 local rate = require('mts.rate')
 local route = require('mts.route')
@@ -114,7 +114,7 @@ local function forget(name)
     retention_hold.set(name, nil)
 end
 
--- Gone at once for everybody; what is left of it is purged, the first rows here.
+-- Gone at once for everybody; what is left of it is cleared away, the first rows here.
 function M.delete(name, put_grace)
     txn.run(function(effects)
         local row = existing(name)
@@ -125,10 +125,10 @@ function M.delete(name, put_grace)
             txn.touch(durables.name(consumer)) -- whoever reads for one must learn that it is gone
         end
         box.space.subject:delete(name)
-        purge.begin(name, row[F.incarnation])
+        clearing.begin(name, row[F.incarnation])
         effects.forgotten = name
     end)
-    return {deleted = true, purging = M.purge(schema.PER_TRANSACTION, put_grace).more}
+    return {deleted = true, purging = M.clear(schema.PER_TRANSACTION, put_grace).more}
 end
 
 txn.on_durable(function(effects)
@@ -146,8 +146,8 @@ function M.trim()
 end
 
 -- Clear away up to `limit` rows of deleted subjects.
-function M.purge(limit, put_grace)
-    return purge.run(limit, put_grace or DEFAULT_GRACE)
+function M.clear(limit, put_grace)
+    return clearing.run(limit, put_grace or DEFAULT_GRACE)
 end
 
 return M

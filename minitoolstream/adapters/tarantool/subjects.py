@@ -31,7 +31,7 @@ class TarantoolSubjects:
     async def delete(self, subject: str) -> bool:
         return bool((await self._tarantool.call("subject_delete", subject, self._grace))["purging"])
 
-    async def purge(self, limit: int) -> tuple[int, bool]:
+    async def clear_deleted(self, limit: int) -> tuple[int, bool]:
         done = await self._tarantool.call("subject_purge", limit, self._grace)
         return done["purged"], done["more"]
 

@@ -1,4 +1,4 @@
--- Deleting subjects (rule 21): gone at once, purged in the background, and nothing old hits what is made again.
+-- Deleting subjects (rule 21): gone at once, cleared away in the background, and nothing old hits what is made again.
 local fio = require('fio')
 local script = fio.abspath(arg[0]) -- before the database changes the folder
 package.path = fio.dirname(script) .. '/?.lua;' .. package.path
@@ -11,7 +11,7 @@ local message = require('mts.message')
 local outcome = require('mts.upload_outcome')
 local pack = require('mts.pack')
 local producer = require('mts.producer')
-local purge = require('mts.purge')
+local clearing = require('mts.clearing')
 local schema = require('mts.schema')
 local spec_api = require('mts.spec_api')
 local tap = require('tap')
@@ -31,7 +31,7 @@ local function count(space, field, value)
     return found
 end
 
--- The parts that run as processes of their own: make and delete a subject; purge until killed; look what is left.
+-- The parts that run as processes of their own: make and delete a subject; clear away until killed; look what is left.
 local PARTS = {}
 
 function PARTS.make()
@@ -41,7 +41,7 @@ function PARTS.make()
     end
     box.begin()
     box.space.subject:delete('doomed')
-    purge.begin('doomed', 1)
+    clearing.begin('doomed', 1)
     box.commit()
 end
 
@@ -57,13 +57,13 @@ function PARTS.kill(point)
         end)
     end
     repeat
-        local more = admin.purge(7).more
+        local more = admin.clear(7).more
     until not more
     print('survived')
 end
 
 function PARTS.look()
-    admin.purge(100000)
+    admin.clear(100000)
     print(('%d rows, %d keys, %d ranges, %d producers, %d jobs, %d in the trash'):format(box.space.message:len(),
         box.space.idempotency:len(), box.space.producer_range:len(), box.space.producer:len(), box.space.purge:len(),
         count('trash', schema.trash.reason, 'subject_deleted')))
@@ -82,7 +82,7 @@ local function run(folder, ...)
     return output
 end
 
-local test = tap.test('purge')
+local test = tap.test('clearing')
 test:plan(9)
 
 test:test('a deleted subject is gone at once, its payloads go to the trash', function(t)
@@ -127,7 +127,7 @@ test:test('made again it begins empty, while the old rows are still there', func
     t:is(new.messages, 2, 'counted from nothing')
     t:ok(message.page('again', 0, 10).rows[1][F.sequence] > first_sequence + 600, 'old messages are not in it')
     repeat
-        local more = admin.purge(100).more
+        local more = admin.clear(100).more
     until not more
     t:is(count('message', F.subject, 'again'), 2, 'only its own are left')
     t:is_deeply({message.count_after('again', 0), producer.find('again', 'p')[schema.producer.last_seqno]}, {2, 1},
@@ -156,22 +156,22 @@ test:test('uploads in flight end: open ones are rejected when they come, waiting
     t:is(#message.page('flight', 0, 10).rows, 0, 'and nothing of it is in the new one')
 end)
 
-test:test('what waits behind an upload that ends before the purge comes is not let into the new subject', function(t)
+test:test('what waits behind an upload that ends before it is cleared away is not let into the new subject', function(t)
     t:plan(3)
     local open = harness.ticket('late', 1, {producer_id = 'p', seqno = 1}).upload
     local stored = harness.ticket('late', 1, {producer_id = 'p', seqno = 2}).upload
     harness.commit(stored.id, 1)
     box.begin()
     local incarnation = box.space.subject:delete('late')[schema.subject.incarnation]
-    purge.begin('late', incarnation)
+    clearing.begin('late', incarnation)
     box.commit()
     harness.ticket('late', 1, {producer_id = 'p', seqno = 1})
     outcome.abort(open.id, 900)
     t:is_deeply({upload.get(stored.id).receipt.state, upload.get(stored.id).receipt.reason},
         {'rejected', 'subject_deleted'}, 'it is rejected')
     t:is(#message.page('late', 0, 10).rows, 0, 'not visible')
-    admin.purge(1000)
-    t:is(box.space.purge_producer:len(), 0, 'and the old producer, whose name is taken, is purged by its number')
+    admin.clear(1000)
+    t:is(box.space.purge_producer:len(), 0, 'and the old producer, whose name is taken, is cleared away by its number')
 end)
 
 test:test('a payload that another subject points at stays', function(t)
@@ -214,7 +214,7 @@ test:test('any budget comes to the end, and several deletions of one name do not
                 {index = 1, key = 'k', digest = 'd'}})
         end
         box.begin()
-        purge.begin('thrice', box.space.subject:delete('thrice')[schema.subject.incarnation])
+        clearing.begin('thrice', box.space.subject:delete('thrice')[schema.subject.incarnation])
         for _, lane in ipairs(box.space.partition:select{'thrice'}) do
             box.space.partition:delete{lane[1], lane[2]}
         end
@@ -222,7 +222,7 @@ test:test('any budget comes to the end, and several deletions of one name do not
     end
     publish('thrice', {1}, {{index = 0, producer_id = 'p1', seqno = 1}})
     local calls = 0
-    while admin.purge(1).more and calls < 1000 do
+    while admin.clear(1).more and calls < 1000 do
         calls = calls + 1
     end
     t:ok(calls < 1000, 'one row at a time is enough')
@@ -259,7 +259,7 @@ test:test('killed at any point it is resumed, and each payload is in the trash o
     t:is_deeply(wrong, {}, 'each time all of it was gone in the end')
 end)
 
-test:test('a large purge goes in small steps and leaves others most of the time', function(t)
+test:test('much is cleared away in small steps, which leaves others most of the time', function(t)
     t:plan(3)
     for _ = 1, 300 do
         publish('large', {1})
@@ -271,8 +271,8 @@ test:test('a large purge goes in small steps and leaves others most of the time'
         table.insert(left, box.space.message:len())
         sleep(seconds)
     end
-    purge.begin('large', box.space.subject:delete('large')[schema.subject.incarnation])
-    repeat until not admin.purge(500).more
+    clearing.begin('large', box.space.subject:delete('large')[schema.subject.incarnation])
+    repeat until not admin.clear(500).more
     fiber.sleep = sleep
     local most = 0
     for i = 2, #left do

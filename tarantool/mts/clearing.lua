@@ -1,5 +1,5 @@
--- What is left of a deleted subject goes in the background, some rows a transaction. The row in `purge` stays until
--- nothing is left, so whoever calls next, also after a crash, goes on.
+-- What is left of a deleted subject is cleared away in the background, some rows a transaction. Its row in the space
+-- `purge` stays until nothing is left, so whoever calls next, also after a crash, goes on.
 local clock = require('mts.clock')
 local commit = require('mts.commit')
 local consumer = require('mts.consumer')
@@ -141,16 +141,16 @@ end
 
 -- Clear away up to `limit` rows of deleted subjects. `put_grace`: how long a PUT begun with a ticket may last.
 function M.run(limit, put_grace)
-    local left, more, purged = limit, true, 0
+    local left, more, cleared = limit, true, 0
     while left > 0 and more do
         local began = system.monotonic()
         local result = txn.run(step, math.min(left, PER_STEP), put_grace)
-        left, more, purged = left - math.max(result.touched, 1), result.more, purged + result.touched
+        left, more, cleared = left - math.max(result.touched, 1), result.more, cleared + result.touched
         if more then
             fiber.sleep((system.monotonic() - began) * REST)
         end
     end
-    return {purged = purged, more = more}
+    return {purged = cleared, more = more}
 end
 
 return M
