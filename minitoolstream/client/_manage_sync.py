@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minitoolstream.client._consumer_types import Consumer
 from minitoolstream.client._deletion_types import Deletion
 from minitoolstream.client._loop_thread import LoopThread
 from minitoolstream.client._manage import AsyncConsumers, AsyncDeadLetters, AsyncSubjects
+from minitoolstream.client._same_arguments import same_arguments
 from minitoolstream.client._subject_types import SubjectDetails, SubjectInfo
 from minitoolstream.client._types import Page, Start
-from minitoolstream.domain.consumer import Mode
 
 
 class Consumers:
@@ -33,36 +33,13 @@ class Consumers:
         """Its position, lag and settings; an error `unknown_durable` when there is none."""
         return self._thread.run(self._consumers.get(subject, durable))
 
-    def put(
-        self,
-        subject: str,
-        durable: str,
-        *,
-        mode: Mode | None = None,
-        start: Start | None = None,
-        filter: str | Sequence[str] | None = None,  # noqa: A002
-        important: bool | None = None,
-        max_deliver: int | None = None,
-        ack_wait: int | None = None,
-        dead_letter: str | None = None,
-    ) -> Consumer:
+    @same_arguments(AsyncConsumers.put)
+    def put(self, *args: Any, **options: Any) -> Consumer:
         """Make a durable, or change its settings, see `AsyncConsumers.put`.
 
         Example: `client.consumers.put("orders", "billing", mode="shared", max_deliver=3)`
         """
-        return self._thread.run(
-            self._consumers.put(
-                subject,
-                durable,
-                mode=mode,
-                start=start,
-                filter=filter,
-                important=important,
-                max_deliver=max_deliver,
-                ack_wait=ack_wait,
-                dead_letter=dead_letter,
-            )
-        )
+        return self._thread.run(self._consumers.put(*args, **options))
 
     def seek(self, subject: str, durable: str, to: Start) -> Consumer:
         """Move its position, so that `to` is read next; readers start again there."""
@@ -94,34 +71,13 @@ class Subjects:
         """Its partitions, settings and counters; an error `unknown_subject` when there is none."""
         return self._thread.run(self._subjects.get(subject))
 
-    def put(
-        self,
-        subject: str,
-        *,
-        partitions: int | None = None,
-        codecs: Sequence[str] | None = None,
-        quota: Mapping[str, int | None] | None = None,
-        autopartitioning: Mapping[str, Any] | None = None,
-        ttl: int | None = None,
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-    ) -> SubjectDetails:
+    @same_arguments(AsyncSubjects.put)
+    def put(self, *args: Any, **options: Any) -> SubjectDetails:
         """Make a subject, or change its settings, see `AsyncSubjects.put`.
 
         Example: `client.subjects.put("orders", quota={"rate": 1000}, ttl=7 * 86400)`
         """
-        return self._thread.run(
-            self._subjects.put(
-                subject,
-                partitions=partitions,
-                codecs=codecs,
-                quota=quota,
-                autopartitioning=autopartitioning,
-                ttl=ttl,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-            )
-        )
+        return self._thread.run(self._subjects.put(*args, **options))
 
     def purge(self, subject: str, reason: str = "") -> Deletion:
         """Delete all messages of a subject for good; it stays, with its durables and producers. While the answer is

@@ -22,7 +22,6 @@ from minitoolstream.client._transaction import AsyncTransaction
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import ProducerSession, Result, content_type_for, to_bytes
 from minitoolstream.client._upload_calls import Announcement, UploadCalls
-from minitoolstream.domain.checks import check_group
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.subject_settings import check_codec
 from minitoolstream.domain.upload import Receipt
@@ -64,7 +63,7 @@ class AsyncPublishing:
             producer_id,
             seqno,
             epoch,
-            check_group(group),
+            group,
             check_codec(codec),
         )
         stored = await encode(to_bytes(data), announced.codec)
@@ -101,7 +100,7 @@ class AsyncPublishing:
             producer_id,
             seqno,
             epoch,
-            check_group(group),
+            group,
             check_codec(codec),
         )
         slot = self._slot(subject, original, announced) if resume else None

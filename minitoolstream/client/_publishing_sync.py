@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
-from minitoolstream.client._batch import AnyItem
 from minitoolstream.client._buffer import BufferLimits
 from minitoolstream.client._buffered_sync import BufferedPublisher
 from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._same_arguments import same_arguments
 from minitoolstream.client._transaction_sync import Transaction
 from minitoolstream.client._types import ProducerSession, Result
 from minitoolstream.domain.limits import MIB
@@ -23,92 +22,29 @@ class Publishing:
     _client: AsyncClient
     _thread: LoopThread
 
-    def publish(
-        self,
-        subject: str,
-        data: bytes | str,
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        group: str | None = None,
-        codec: str | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
+    @same_arguments(AsyncClient.publish)
+    def publish(self, *args: Any, **options: Any) -> Receipt:
         """Publish a payload from memory, see `AsyncClient.publish`.
 
         Example: `client.publish("orders", '{"id": 7}', content_type="application/json").sequence`
         """
-        return self._thread.run(
-            self._client.publish(
-                subject,
-                data,
-                content_type=content_type,
-                headers=headers,
-                group=group,
-                codec=codec,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-                idempotency_key=idempotency_key,
-            )
-        )
+        return self._thread.run(self._client.publish(*args, **options))
 
-    def publish_file(
-        self,
-        subject: str,
-        path: str | os.PathLike[str],
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        group: str | None = None,
-        codec: str | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        progress: ProgressCallback | None = None,
-        resume: bool = True,
-        concurrency: int = 4,
-    ) -> Receipt:
+    @same_arguments(AsyncClient.publish_file)
+    def publish_file(self, *args: Any, **options: Any) -> Receipt:
         """Publish a file of any size; the same call goes on after an interruption, see `AsyncClient.publish_file`.
 
         Example: `client.publish_file("videos", "film.mp4")`
         """
-        return self._thread.run(
-            self._client.publish_file(
-                subject,
-                path,
-                content_type=content_type,
-                headers=headers,
-                group=group,
-                codec=codec,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-                progress=progress,
-                resume=resume,
-                concurrency=concurrency,
-            )
-        )
+        return self._thread.run(self._client.publish_file(*args, **options))
 
-    def publish_batch(
-        self,
-        subject: str,
-        items: Iterable[AnyItem],
-        *,
-        producer_id: str | None = None,
-        first_seqno: int | None = None,
-        epoch: int | None = None,
-    ) -> list[Result]:
+    @same_arguments(AsyncClient.publish_batch)
+    def publish_batch(self, *args: Any, **options: Any) -> list[Result]:
         """Publish many messages in few calls, see `AsyncClient.publish_batch`.
 
         Example: `results = client.publish_batch("orders", [b"one", Item(b"two", headers={"n": "2"})])`
         """
-        return self._thread.run(
-            self._client.publish_batch(subject, items, producer_id=producer_id, first_seqno=first_seqno, epoch=epoch)
-        )
+        return self._thread.run(self._client.publish_batch(*args, **options))
 
     def buffered(
         self,

@@ -118,7 +118,7 @@ class AsyncReading:
 
         subscription = AsyncSubscription(
             wanted.intake(self._reader, call_soon),
-            auto=ack == "auto",
+            auto=wanted.auto,
             ordered=wanted.ordered,
             closed=self._subscriptions.discard,
         )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._same_arguments import same_arguments
 from minitoolstream.client._subscriber import Subscriber
-from minitoolstream.client._subscribing import PREFETCH_BYTES, Ack, Subscribing
+from minitoolstream.client._subscribing import Subscribing
 from minitoolstream.client._subscription_sync import Subscription
 from minitoolstream.client._types import Message, Page, Start
-from minitoolstream.domain.consumer import Mode
 from minitoolstream.domain.errors import MtsError
 
 
@@ -25,22 +23,13 @@ class Reading:
     _thread: LoopThread
     _subscriptions: set[Subscription]
 
-    def fetch(
-        self,
-        subject: str,
-        *,
-        start: Start = 1,
-        limit: int = 100,
-        partition: int | None = None,
-        inline: bool = False,
-    ) -> Page:
+    @same_arguments(AsyncClient.fetch)
+    def fetch(self, *args: Any, **options: Any) -> Page:
         """A page of messages from `start` on, see `AsyncClient.fetch`.
 
         Example: `page = client.fetch("orders", start="first", limit=10)`
         """
-        return self._thread.run(
-            self._client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
-        )
+        return self._thread.run(self._client.fetch(*args, **options))
 
     def messages(
         self, subject: str, *, start: Start = 1, partition: int | None = None, inline: bool = False
@@ -62,40 +51,13 @@ class Reading:
         for extent in self._thread.iterate(self._client._extents(subject, start, limit, partition)):
             yield from extent
 
-    def subscribe(
-        self,
-        subject: str,
-        *,
-        start: Start = "first",
-        durable: str | None = None,
-        mode: Mode = "ordered",
-        session: str | None = None,
-        filter: str | Sequence[str] = (),  # noqa: A002
-        partition: int | None = None,
-        ack: Ack = "auto",
-        prefetch: int | None = None,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        lease: float | None = None,
-        idle: float | None = None,
-    ) -> Subscription:
+    @same_arguments(AsyncClient.subscribe)
+    def subscribe(self, subject: str, **options: Any) -> Subscription:
         """Messages as they come, see `Subscription`; the arguments are those of `AsyncClient.subscribe`.
 
         Example: `for delivery in client.subscribe("orders", durable="billing"): handle(delivery.data())`
         """
-        wanted = Subscribing(
-            subject=subject,
-            start=start,
-            durable=durable,
-            mode=mode,
-            session=session,
-            filter=filter,
-            partition=partition,
-            ack=ack,
-            prefetch=prefetch,
-            prefetch_bytes=prefetch_bytes,
-            lease=lease,
-            idle=idle,
-        )
+        wanted = Subscribing(subject=subject, **options)
 
         def call_soon(function: Callable[[], object]) -> None:
             with contextlib.suppress(MtsError):  # the client is being closed
@@ -104,7 +66,7 @@ class Reading:
         subscription = Subscription(
             self._thread,
             wanted.intake(self._client._reader, call_soon),
-            auto=ack == "auto",
+            auto=wanted.auto,
             ordered=wanted.ordered,
             closed=self._subscriptions.discard,
         )
@@ -123,18 +85,13 @@ class Reading:
         """A message's payload in memory, checked; for large ones use `download`."""
         return self._thread.run(self._client.payload(message))
 
-    def download(
-        self,
-        message: Message | int,
-        target: str | os.PathLike[str] | BinaryIO,
-        *,
-        progress: ProgressCallback | None = None,
-    ) -> Message:
+    @same_arguments(AsyncClient.download)
+    def download(self, *args: Any, **options: Any) -> Message:
         """Save a payload to a path or an open binary file, see `AsyncClient.download`.
 
         Example: `client.download(42, "film.mp4")`
         """
-        return self._thread.run(self._client.download(message, target, progress=progress))
+        return self._thread.run(self._client.download(*args, **options))
 
     def latest(self, subject: str) -> int:
         """The sequence of the subject's last message; 0 when it has none."""

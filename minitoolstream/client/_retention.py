@@ -4,11 +4,12 @@ code."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from minitoolstream.client._loop_thread import LoopThread
+from minitoolstream.client._same_arguments import same_arguments
 from minitoolstream.client._transport import Transport, plain
 from minitoolstream.client._upload_calls import JSON
 from minitoolstream.domain.lifecycle import LifecycleAnswer
@@ -93,23 +94,13 @@ class SyncRetention:
         """The times that hold, what important durables hold back, and how deep the trash is."""
         return self._thread.run(self._retention.status())
 
-    def configure(
-        self,
-        *,
-        enabled: bool | None = None,
-        default_ttl: int | None = None,
-        check_interval: float | None = None,
-        channels: Mapping[str, int] | None = None,
-    ) -> Retention:
+    @same_arguments(AsyncRetention.configure)
+    def configure(self, **options: Any) -> Retention:
         """Change what holds for subjects that set no `ttl` themselves, see `AsyncRetention.configure`.
 
         Example: `client.retention.configure(channels={"logs": 7 * 86400})`
         """
-        return self._thread.run(
-            self._retention.configure(
-                enabled=enabled, default_ttl=default_ttl, check_interval=check_interval, channels=channels
-            )
-        )
+        return self._thread.run(self._retention.configure(**options))
 
     def sweep(self) -> Swept:
         """Expire what is due now, and delete payloads whose grace is over, to the end."""

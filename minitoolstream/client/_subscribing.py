@@ -65,6 +65,10 @@ class Subscribing:
     def ordered(self) -> bool:
         return self.mode == "ordered"
 
+    @property
+    def auto(self) -> bool:
+        return self.ack == "auto"
+
     def intake(self, reader: Reader, call_soon: Callable[[Callable[[], object]], object]) -> Intake:
         self.check()
         messages = self.prefetch or (_PREFETCH if self.ordered else _PREFETCH_SHARED)

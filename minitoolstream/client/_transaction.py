@@ -24,7 +24,6 @@ from minitoolstream.client._store import ProgressCallback
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Result, content_type_for, to_bytes
 from minitoolstream.client._upload_calls import JSON, Announcement
-from minitoolstream.domain.checks import check_group
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.subject_settings import check_codec
 from minitoolstream.domain.upload import Receipt, State
@@ -107,7 +106,7 @@ class AsyncTransaction:
             producer_id,
             seqno,
             epoch,
-            check_group(group),
+            group,
             check_codec(codec),
             self.transaction_id,
         )
@@ -140,7 +139,7 @@ class AsyncTransaction:
             producer_id,
             seqno,
             epoch,
-            check_group(group),
+            group,
             check_codec(codec),
             self.transaction_id,
         )

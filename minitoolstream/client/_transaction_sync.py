@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
+from typing import Any
 
 from minitoolstream.client._batch import AnyItem
 from minitoolstream.client._delivery_sync import Delivery
 from minitoolstream.client._loop_thread import LoopThread
-from minitoolstream.client._store import ProgressCallback
+from minitoolstream.client._same_arguments import same_arguments
 from minitoolstream.client._transaction import AsyncTransaction
 from minitoolstream.client._types import Result
 from minitoolstream.domain.upload import Receipt
@@ -48,68 +48,18 @@ class Transaction:
         """After the commit: where what was published is. Messages that were stored together have one receipt."""
         return self._transaction.receipts
 
-    def publish(
-        self,
-        subject: str,
-        data: bytes | str,
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        group: str | None = None,
-        codec: str | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-    ) -> Receipt:
+    @same_arguments(AsyncTransaction.publish)
+    def publish(self, *args: Any, **options: Any) -> Receipt:
         """As `Client.publish`; the receipt is `stored`: the sequence is given at the end."""
-        return self._thread.run(
-            self._transaction.publish(
-                subject,
-                data,
-                content_type=content_type,
-                headers=headers,
-                group=group,
-                codec=codec,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-            )
-        )
+        return self._thread.run(self._transaction.publish(*args, **options))
 
-    def publish_file(
-        self,
-        subject: str,
-        path: str | os.PathLike[str],
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        group: str | None = None,
-        codec: str | None = None,
-        producer_id: str | None = None,
-        seqno: int | None = None,
-        epoch: int | None = None,
-        progress: ProgressCallback | None = None,
-        concurrency: int = 4,
-    ) -> Receipt:
+    @same_arguments(AsyncTransaction.publish_file)
+    def publish_file(self, *args: Any, **options: Any) -> Receipt:
         """As `Client.publish_file`, without resuming: an upload ends with its transaction.
 
         Example: `tx.publish_file("videos", "film.mp4")`
         """
-        return self._thread.run(
-            self._transaction.publish_file(
-                subject,
-                path,
-                content_type=content_type,
-                headers=headers,
-                group=group,
-                codec=codec,
-                producer_id=producer_id,
-                seqno=seqno,
-                epoch=epoch,
-                progress=progress,
-                concurrency=concurrency,
-            )
-        )
+        return self._thread.run(self._transaction.publish_file(*args, **options))
 
     def publish_batch(self, subject: str, items: Iterable[AnyItem]) -> list[Result]:
         """As `Client.publish_batch`."""
