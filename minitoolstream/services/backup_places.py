@@ -12,6 +12,7 @@ from typing import Protocol
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.keys import BACKUP_PREFIX
 from minitoolstream.ports import PayloadStore
+from minitoolstream.services.put_once import put_once
 from minitoolstream.services.system_objects import list_all
 
 
@@ -33,7 +34,7 @@ class BucketPlace:
         self._payloads = payloads
 
     async def put(self, name: str, content: bytes) -> None:
-        await self._payloads.put_new(BACKUP_PREFIX + name, content, content_type="application/octet-stream")
+        await put_once(self._payloads, BACKUP_PREFIX + name, content, content_type="application/octet-stream")
 
     async def get(self, name: str) -> bytes:
         found = await self._payloads.find(BACKUP_PREFIX + name)

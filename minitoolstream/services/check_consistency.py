@@ -46,6 +46,7 @@ from minitoolstream.services.fsck_findings import (
     refs_text,
     waiting_text,
 )
+from minitoolstream.services.put_once import put_once
 
 K = TypeVar("K", int, str)
 T = TypeVar("T")
@@ -77,7 +78,7 @@ async def check_consistency(core: Core, book: Book, options: Options, progress: 
 
 async def _keep(core: Core, report: Report) -> None:
     name, body = REPORT_PREFIX + report.id, msgspec.json.encode(report)
-    await core.payloads.put_new(name, body, content_type="application/json")
+    await put_once(core.payloads, name, body, content_type="application/json")
     await core.audit.put_report(name, len(body))
 
 

@@ -14,6 +14,7 @@ from minitoolstream.domain.pack import read_frames
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.services.core import Core
 from minitoolstream.services.publish_inline import PACK_CONTENT_TYPE
+from minitoolstream.services.put_once import put_once
 
 _AT_ONCE = 16
 _DAMAGED = frozenset({"payload_missing", "checksum_mismatch", "size_mismatch"})
@@ -56,7 +57,7 @@ async def compact_rows(core: Core, extents: Sequence[Extent]) -> Compacted:
     if len(whole) < 2:
         return done
     body, moves = build_compacted(whole)
-    await core.payloads.put_new(target, body, content_type=PACK_CONTENT_TYPE)
+    await put_once(core.payloads, target, body, content_type=PACK_CONTENT_TYPE)
     if not await core.deletions.move_rows(target, moves):
         done.left += [(extent.sequence, "changed") for extent, _ in whole]
         return done

@@ -17,8 +17,8 @@ from minitoolstream.domain.keys import DELETION_PREFIX
 from minitoolstream.domain.message import wire_number
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects, must_be_up
+from minitoolstream.services.put_once import put_once
 from minitoolstream.services.rewrite_pack import rewrite_pack
-from minitoolstream.services.system_objects import put_once
 from minitoolstream.services.write_journal import finish_journal
 
 _log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from minitoolstream.domain.subject import check_subject
 from minitoolstream.ports import ObjectAbout, PayloadStore
 from minitoolstream.ports.legacy import ImportRow, ImportStore, LegacyMessage, LegacySource
 from minitoolstream.services.core import Core
+from minitoolstream.services.put_once import put_once
 from minitoolstream.services.raise_ceiling import announce
 
 PAGE = 500
@@ -144,11 +145,7 @@ async def _copy(target: PayloadStore, source: PayloadStore, name: str, about: Ob
     kind = about.content_type or DEFAULT_CONTENT_TYPE
     if about.size <= _PIECE:
         body = await source.get_range(name, 0, about.size - 1) if about.size else b""
-        try:
-            await target.put_new(name, body, content_type=kind)
-        except MtsError as error:
-            if error.code != "already_exists":
-                raise
+        await put_once(target, name, body, content_type=kind)
         return
     if await target.find(name) is not None:
         return

@@ -18,7 +18,7 @@ from minitoolstream.domain.journal import (
 )
 from minitoolstream.domain.limits import MIB
 from minitoolstream.services.core import Core
-from minitoolstream.services.system_objects import put_once
+from minitoolstream.services.put_once import put_once
 
 MOST_BYTES = 8 * MIB
 

@@ -7,11 +7,12 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
 from minitoolstream.services.core import Core
 from minitoolstream.services.end_upload import abort_upload, complete_upload
 from minitoolstream.services.issue_tickets import issue_tickets
+from minitoolstream.services.put_once import put_once
 
 
 @dataclass(slots=True)
@@ -59,13 +60,8 @@ class _Intake:
         self.sending = asyncio.create_task(put)
 
     async def _send_whole(self) -> None:
-        try:
-            await self.core.payloads.put_new(
-                self.upload.object_name, bytes(self.gathered), content_type=self.upload.content_type
-            )
-        except MtsError as error:
-            if error.code != "already_exists":  # the key is ours alone: it was stored, and the answer was lost
-                raise
+        upload = self.upload
+        await put_once(self.core.payloads, upload.object_name, bytes(self.gathered), content_type=upload.content_type)
 
     async def _sent(self) -> None:
         sending, self.sending = self.sending, None

@@ -10,7 +10,7 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.journal import segments_of
 from minitoolstream.domain.keys import CEILING_PREFIX, JOURNAL_PREFIX
 from minitoolstream.ports import JournalStore, PayloadStore, Position
-from minitoolstream.services.system_objects import put_once
+from minitoolstream.services.put_once import put_once
 
 _MOST = 1000
 

@@ -12,6 +12,7 @@ from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.ports import RewritePlan, StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.publish_inline import PACK_CONTENT_TYPE
+from minitoolstream.services.put_once import put_once
 
 _AT_ONCE = 8 * MIB
 _IN_ONE_PUT = 2 * _AT_ONCE
@@ -54,7 +55,7 @@ async def _head_of(core: Core, name: str) -> bytes:
 async def _store(core: Core, name: str, target: str, layout: Layout) -> None:
     if layout.size <= _IN_ONE_PUT:
         body = [block async for block in _blocks(core, name, layout)]
-        await core.payloads.put_new(target, body, content_type=PACK_CONTENT_TYPE)
+        await put_once(core.payloads, target, body, content_type=PACK_CONTENT_TYPE)
         return
     multipart_id = await core.payloads.create_multipart(target, content_type=PACK_CONTENT_TYPE, metadata={})
     least = max(_AT_ONCE, -(-layout.size // MAX_PARTS))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minitoolstream.domain.errors import unavailable
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.journal import SEGMENT_TYPE, Segment, encode, newest_checkpoint, segment_name, segments_of
 from minitoolstream.domain.keys import JOURNAL_PREFIX
 from minitoolstream.services.core import Core
@@ -120,7 +120,7 @@ class _Round:
             removed=self._removed,
         )
         body = await asyncio.to_thread(encode, segment)
-        await core.payloads.put_new(segment_name(segment), body, content_type=SEGMENT_TYPE)
+        await _store(core, segment_name(segment), body)
         if not await core.journal.ack_segment(number, position, complete=complete):
             return False
         self._seen, self._after = number, segment.upto
@@ -134,6 +134,15 @@ class _Round:
         what stood beside them."""
         changed = (int(row[_SEQUENCE]) - int(row[_COUNT]) for row in self._rows)
         return min([self._after, *changed, *(sequence - 1 for sequence in self._holes)])
+
+
+async def _store(core: Core, name: str, body: bytes) -> None:
+    """What is there already is this, of a try whose answer was lost. Anything else is of another store's journal."""
+    try:
+        await core.payloads.put_new(name, body, content_type=SEGMENT_TYPE)
+    except MtsError as error:
+        if error.code != "already_exists" or await core.payloads.get_whole(name, len(body)) != body:
+            raise
 
 
 async def prune_journal(core: Core) -> int:

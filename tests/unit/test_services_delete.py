@@ -79,6 +79,20 @@ async def scene(kit: CoreKit) -> tuple[int, dict[int, bytes]]:
     return gone, {sequence: data for sequence, data in sent.items() if sequence != gone}
 
 
+async def test_a_pack_that_was_stored_anew_though_the_answer_was_lost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gone, left = await scene(kit)
+    put_new = kit.payloads.put_new
+
+    async def sent_twice(name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+        await put_new(name, body, content_type=content_type)
+        await put_new(name, body, content_type=content_type)
+
+    monkeypatch.setattr(kit.payloads, "put_new", sent_twice)
+    assert (await delete_message(kit.core, gone, "api", "")).done
+    assert await stored(kit) == left
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_killed_at_any_step_of_a_rewrite_it_is_finished_by_the_reconciler(after: bool) -> None:
     step, survived = 0, False
