@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from minitoolstream.api import schema
 from minitoolstream.client._types import Message
-from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pack import read_frames
+from minitoolstream.domain.pack import payloads_of
 
 
 def messages_of(extent: schema.Extent, body: bytes | None) -> list[Message]:
@@ -51,7 +50,4 @@ def _payloads(extent: schema.Extent, body: bytes | None) -> list[bytes] | list[N
         return [None] * extent.count
     if not extent.framed:
         return [body]
-    payloads = list(read_frames(body))
-    if [len(payload) for payload in payloads] != extent.sizes:
-        raise MtsError("checksum_mismatch", f"the pack {extent.object_name} is not what its metadata says")
-    return payloads
+    return payloads_of(body, extent.sizes)

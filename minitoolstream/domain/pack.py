@@ -219,6 +219,14 @@ def read_frames(frames: bytes) -> Iterator[bytes]:
         position += FRAME_PREFIX + length
 
 
+def payloads_of(frames: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """The payloads of consecutive frames, which must have the sizes that are announced."""
+    payloads = list(read_frames(frames))
+    if [len(payload) for payload in payloads] != list(sizes):
+        raise MtsError("checksum_mismatch", "the frames of the pack are not those that were announced")
+    return payloads
+
+
 class FrameCheck:
     """Checks consecutive frames that come block by block, in little memory however large they are."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from minitoolstream.domain.errors import MtsError, bad_request, not_found
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import Extent, Message, Placed, messages_of, wire_number
-from minitoolstream.domain.pack import FRAME_PREFIX, read_frames
+from minitoolstream.domain.pack import FRAME_PREFIX, payloads_of
 from minitoolstream.ports import ExtentPage
 from minitoolstream.services.core import Core
 from minitoolstream.services.fetch_messages import set_apart
@@ -111,10 +111,7 @@ async def _payloads(core: Core, run: _Run) -> list[bytes]:
     if first is None:
         return [await core.payloads.get_range(extent.object_name, 0, sizes[0] - 1) if sizes[0] else b""]
     end = first + sum(sizes) + FRAME_PREFIX * (len(sizes) - 1)
-    frames = list(read_frames(await core.payloads.get_range(extent.object_name, first - FRAME_PREFIX, end - 1)))
-    if [len(frame) for frame in frames] != sizes:
-        raise MtsError("checksum_mismatch", "the frames of the pack are not those that were announced")
-    return frames
+    return payloads_of(await core.payloads.get_range(extent.object_name, first - FRAME_PREFIX, end - 1), sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from minitoolstream.domain.compaction import build_compacted
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Extent
-from minitoolstream.domain.pack import read_frames
+from minitoolstream.domain.pack import payloads_of
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.services.core import Core
 from minitoolstream.services.publish_inline import PACK_CONTENT_TYPE
@@ -72,8 +72,7 @@ async def _checked(core: Core, extent: Extent) -> bytes:
     span = extent.byte_range
     if span is not None:
         content = await core.payloads.get_range(extent.object_name, *span)
-        if [len(payload) for payload in read_frames(content)] != (extent.sizes or [extent.size]):
-            raise MtsError("checksum_mismatch", "the frames are not those of the row")
+        payloads_of(content, extent.sizes or [extent.size])
         return content
     content = await core.payloads.get_whole(extent.object_name, extent.size)
     if extent.sha256 is not None and hashlib.sha256(content).hexdigest() != extent.sha256:

@@ -12,7 +12,7 @@ from minitoolstream.domain.consumer import AtTime, Filter, Start
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.limits import KIB, MAX_SEQUENCE, MIB
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Extent, Message, Placed, messages_of, wire_number
-from minitoolstream.domain.pack import read_frames
+from minitoolstream.domain.pack import payloads_of
 from minitoolstream.ports import ExtentPage, GetRequest
 from minitoolstream.services.core import Core
 
@@ -203,10 +203,8 @@ async def set_apart(core: Core, extent: Extent) -> bool:
 
 async def _payloads(core: Core, extent: Extent) -> list[bytes]:
     if extent.byte_range is not None:
-        payloads = list(read_frames(await core.payloads.get_range(extent.object_name, *extent.byte_range)))
-        if [len(payload) for payload in payloads] != (extent.sizes or [extent.size]):
-            raise MtsError("checksum_mismatch", "the frames of the pack are not those that were announced")
-        return payloads
+        frames = await core.payloads.get_range(extent.object_name, *extent.byte_range)
+        return payloads_of(frames, extent.sizes or [extent.size])
     if extent.size == 0:
         return [b""]
     return [await core.payloads.get_range(extent.object_name, 0, extent.size - 1)]
