@@ -1,7 +1,7 @@
 """`mts fsck`: does every row have its payload, and every object its rows?
 
 Rows and what else may point at objects are written into a book, then the bucket's listing. What does not fit is looked
-at again, alone and at one moment, before it counts as a fault: publishes, sweeps and purges go on all the while.
+at again, alone and at one moment, before it counts as a fault: publishes, sweeps and deletions go on all the while.
 """
 
 from __future__ import annotations
@@ -14,26 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
-from minitoolstream.domain.ceiling import highest
-from minitoolstream.domain.consistency import (
-    SAMPLE,
-    SHOWN,
-    Amount,
-    Checked,
-    Fault,
-    JournalFigures,
-    Objects,
-    OldestTicket,
-    Report,
-    SubjectFigures,
-    verdict,
-)
-from minitoolstream.domain.journal import segments_of
-from minitoolstream.domain.keys import CEILING_PREFIX, JOURNAL_PREFIX, REPORT_PREFIX
+from minitoolstream.domain.consistency import SAMPLE, Fault, Report
+from minitoolstream.domain.keys import REPORT_PREFIX
 from minitoolstream.domain.message import Extent, wire_number
 from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import State
-from minitoolstream.ports import Lane, ObjectInfo, Summary
+from minitoolstream.ports import Lane, ObjectInfo
 from minitoolstream.services.check_payloads import check_object
 from minitoolstream.services.core import Core
 from minitoolstream.services.fsck_book import Book
@@ -46,6 +32,7 @@ from minitoolstream.services.fsck_findings import (
     refs_text,
     waiting_text,
 )
+from minitoolstream.services.fsck_report import Counted, make_report
 from minitoolstream.services.put_once import put_once
 
 K = TypeVar("K", int, str)
@@ -89,10 +76,7 @@ class _Check:
         self._options = options
         self._progress = progress
         self._findings = Findings()
-        self._subjects: dict[str, SubjectFigures] = {}
-        self._more_subjects = 0
-        self._totals = SubjectFigures("")
-        self._orphans = Amount()
+        self._counted = Counted()
 
     async def run(self) -> Report:
         book, audit = self._book, self._core.audit
@@ -109,7 +93,7 @@ class _Check:
         await self._look_at_refs()
         await self._look_at_doomed()
         await self._check_payloads()
-        return await self._report()
+        return await make_report(self._core, self._book, self._findings, self._counted, deep=self._options.deep)
 
     # -- reading everything once
 
@@ -149,24 +133,11 @@ class _Check:
             page = await self._core.audit.lanes(subject, partition)
             for lane in page.lanes:
                 subject, partition, seen = lane.subject, lane.partition, seen + 1
-                self._count(lane)
+                self._counted.add(lane)
                 if not lane.is_right:
                     await self._wrong_counters(lane)
             more = page.more
             self._progress("counters", seen, None)
-
-    def _count(self, lane: Lane) -> None:
-        figures = self._subjects.get(lane.subject)
-        if figures is None and len(self._subjects) < SHOWN:
-            figures = self._subjects[lane.subject] = SubjectFigures(lane.subject)
-        if figures is None:
-            self._more_subjects += int(lane.partition == 0)
-        for one in (figures, self._totals):
-            if one is not None:
-                one.rows += lane.rows
-                one.messages += lane.messages
-                one.bytes += lane.bytes
-                one.unverified += lane.unverified
 
     async def _wrong_counters(self, lane: Lane) -> None:
         counters = lane.counters or {}
@@ -191,8 +162,8 @@ class _Check:
             if self._options.repair and found:
                 discarded.update(await self._core.audit.discard_orphans(list(found)))
             for name, info in found.items():
-                self._orphans.count += 1
-                self._orphans.bytes += info.size
+                self._counted.orphans.count += 1
+                self._counted.orphans.bytes += info.size
                 what = f"{info.size} bytes that nothing points at"
                 self._findings.add(Fault("orphan", what, object_name=name, repaired=name in discarded))
 
@@ -311,88 +282,3 @@ class _Check:
             self._progress("checksums", book.checked()[0], total)
         for body in book.damaged():
             self._findings.add(msgspec.json.decode(body, type=Fault))
-
-    # -- the report
-
-    async def _report(self) -> Report:
-        summary = await self._core.audit.summary()
-        findings = self._findings
-        ceiling, journal = await self._ceiling_in_bucket(), await self._journal()
-        given = max(summary.ceiling or 0, summary.watermark if ceiling else 0)
-        if (ceiling or 0) < given:
-            what = f"the bucket knows of sequences up to {ceiling or 0}, and they may be given up to {given}"
-            findings.add(Fault("ceiling", what))
-        return Report(
-            id=new_id(await self._core.metadata.now_ms()),
-            verdict=verdict(findings.found, findings.left),
-            started_at=int(self._book.noted("started_at")),
-            finished_at=summary.time,
-            deep=self._options.deep,
-            watermark=wire_number(summary.watermark),
-            rows=self._totals.rows,
-            messages=self._totals.messages,
-            bytes=self._totals.bytes,
-            objects=self._objects(),
-            checked=Checked(*self._book.checked()),
-            uploads=summary.uploads,
-            trash=summary.trash,
-            quarantined=summary.missing,
-            deletions=summary.deletions,
-            subjects=list(self._subjects.values()),
-            found=findings.found,
-            repaired=findings.repaired,
-            left=findings.left,
-            faults=findings.shown,
-            subjects_not_shown=self._more_subjects,
-            faults_not_shown=findings.not_shown,
-            oldest_ticket=_ticket(summary),
-            oldest_trash_due_at=summary.oldest_trash_due_at,
-            ceiling=None if summary.ceiling is None else wire_number(summary.ceiling),
-            ceiling_in_bucket=None if ceiling is None else wire_number(ceiling),
-            journal=journal,
-            recovery=summary.recovery,
-        )
-
-    def _objects(self) -> Objects:
-        needed, unneeded = Amount(), Amount()
-        for _, size, used, start in self._book.needed():
-            needed.count += 1
-            needed.bytes += size
-            # Before the first message that is needed stands the head; how long it is, only the object tells.
-            dead = max(size - start - used, 0)
-            unneeded.count += int(dead > 0)
-            unneeded.bytes += dead
-        amounts = {place: Amount(*amount) for place, amount in self._book.amounts().items()}
-        waiting = amounts.get("waiting", Amount())
-        waiting.count -= self._orphans.count
-        waiting.bytes -= self._orphans.bytes
-        system = Amount()
-        for place in ("record", "report", "system"):
-            one = amounts.get(place, Amount())
-            system.count += one.count
-            system.bytes += one.bytes
-        return Objects(
-            needed=needed,
-            unneeded=unneeded,
-            waiting=waiting,
-            trash=amounts.get("trash", Amount()),
-            orphans=self._orphans,
-            system=system,
-            foreign=amounts.get("foreign", Amount()),
-        )
-
-    async def _ceiling_in_bucket(self) -> int | None:
-        """As it is now: hosts raise it, and the bucket knows before they may."""
-        listed = await self._core.payloads.list_after(CEILING_PREFIX, "", _NAMES)
-        return highest(one.name for one in listed) or None
-
-    async def _journal(self) -> JournalFigures:
-        segments = segments_of(self._book.system_names(JOURNAL_PREFIX))
-        last = max((segment.upto for segment in segments), default=0)
-        lag = await self._core.journal.journal_lag()
-        return JournalFigures(len(segments), wire_number(last), lag.behind, lag.seconds)
-
-
-def _ticket(summary: Summary) -> OldestTicket | None:
-    found = summary.oldest_ticket
-    return None if found is None else OldestTicket(found["id"], found["state"], found["created_at"])

@@ -24,7 +24,7 @@ from minitoolstream.ports import (
     TrackingStore,
     TransactionStore,
 )
-from minitoolstream.services.share_work import SingleFlight, Turns
+from minitoolstream.services.share_work import Queues, SingleFlight
 
 if TYPE_CHECKING:
     from minitoolstream.services.commit_uploads import Committer
@@ -82,7 +82,7 @@ class Core:
     ceiling: Ceiling
     draining: asyncio.Event
     flights: SingleFlight = field(default_factory=lambda: SingleFlight(_KEEP_PAGES))
-    turns: Turns = field(default_factory=Turns)
+    turns: Queues = field(default_factory=Queues)
 
     async def close(self) -> None:
         await self.packer.close()

@@ -50,8 +50,8 @@ async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
     return await work()
 
 
-class Turns:
-    """Queues by key: whoever is first acts, the others wait in the order they came."""
+class Queues:
+    """One for each key: whoever is first acts, the others wait in the order they came."""
 
     def __init__(self) -> None:
         self._queues: dict[Hashable, tuple[asyncio.Lock, int]] = {}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minitoolstream.services.share_work import SingleFlight, Turns
+from minitoolstream.services.share_work import Queues, SingleFlight
 
 
 async def settle() -> None:
@@ -89,7 +89,7 @@ async def test_a_failure_is_everybodys_and_is_not_kept() -> None:
 
 
 async def test_turns_are_taken_in_order() -> None:
-    turns, seen, busy = Turns(), [], 0
+    turns, seen, busy = Queues(), [], 0
 
     async def act(number: int) -> None:
         nonlocal busy
@@ -106,7 +106,7 @@ async def test_turns_are_taken_in_order() -> None:
 
 
 async def test_one_who_leaves_the_queue_does_not_hold_it_up() -> None:
-    turns, release = Turns(), asyncio.Event()
+    turns, release = Queues(), asyncio.Event()
 
     async def hold() -> str:
         async with turns.turn("key"):
