@@ -209,7 +209,7 @@ def _fetch(settings: Settings, backup_id: str | None, folder: Path | None, targe
 
 def _get_files(backup_id: str | None, folder: Path | None, target: Path, as_json: bool) -> None:
     if target.is_dir() and any(target.iterdir()):
-        raise MtsError("recovery_conflict", f"{target} is not empty")
+        raise MtsError("recovery_conflict", f"{target} is not empty: give an empty folder, or one to be made")
     with Console().step("snapshot") as step:
         manifest = _fetch(load_settings(), backup_id, folder, target, step)
     path = str(target / manifest.snapshot)

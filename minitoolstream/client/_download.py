@@ -151,7 +151,9 @@ def _lock(file: BinaryIO, part: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise MtsError("already_running", f"another download is writing {part}") from None
+        raise MtsError(
+            "already_running", f"another download is writing {part}: wait for it, or take another name"
+        ) from None
 
 
 def _tidy(part: Path, *, worthless: bool) -> None:

@@ -76,5 +76,7 @@ def _alone(book_path: Path) -> Iterator[TextIO]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise MtsError("already_running", "another check of the same store is running here") from None
+            raise MtsError(
+                "already_running", "another check of the same store is running here: wait for it to end"
+            ) from None
         yield lock

@@ -38,5 +38,5 @@ def _acquire(handle: int, file: Path, waiting: Callable[[], None], deadline: flo
                 waiting()
                 told = True
             if time.monotonic() > deadline:
-                raise MtsError("timeout", f"another mts holds {file}") from None
+                raise MtsError("timeout", f"another mts still holds {file}: wait for it to end") from None
             time.sleep(0.1)

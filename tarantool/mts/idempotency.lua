@@ -31,7 +31,8 @@ function M.stored_sequence(subject_row, key, digest)
         return nil
     end
     if row[F.digest] ~= digest then
-        errors.refuse('idempotency_conflict', 'this Idempotency-Key was used for another message', {key = key})
+        errors.refuse('idempotency_conflict', 'this Idempotency-Key was used for another message: take a new one',
+            {key = key})
     end
     return row[F.sequence]
 end

@@ -93,7 +93,8 @@ local function judge_producer(walk, index, mark)
         if row[U.state] == 'stored' and row[U.byte_from] ~= nil and row[U.size] == walk.group.sizes[index + 1] then
             return upload.receipt(row) -- sent again while it waits
         end
-        errors.refuse('seqno_in_use', 'this seqno is announced by an upload that has not ended', {upload_id = pending})
+        errors.refuse('seqno_in_use', 'this seqno is announced by an upload: complete or abort that first',
+            {upload_id = pending})
     end
     local first = producer.first_pending(owner[P.no])
     if first and first.seqno < mark.seqno then

@@ -70,11 +70,13 @@ end
 -- `row` is nil for a producer that nothing is known about.
 function M.check_epoch(row, epoch)
     if row and M.is_fenced(row, epoch) then
-        errors.refuse('producer_fenced', 'a newer session of this producer has started', {epoch = row[P.epoch]})
+        errors.refuse('producer_fenced', 'a newer session of this producer has started: leave it to that one, or '
+            .. 'start another', {epoch = row[P.epoch]})
     end
     local current = row and row[P.epoch] or 0
     if epoch ~= nil and epoch > current then
-        errors.refuse('bad_request', 'this epoch was never given to this producer', {epoch = current})
+        errors.refuse('bad_request', 'this epoch was never given to this producer: start a session to get one',
+            {epoch = current})
     end
 end
 
@@ -91,7 +93,7 @@ function M.stored_sequence(row, seqno)
         errors.refuse('seqno_too_old', 'this seqno is older than what is kept about this producer',
             {oldest = row[P.floor], last_seqno = row[P.last_seqno]})
     end
-    errors.refuse('seqno_skipped', 'this seqno was passed over: a later one is stored already',
+    errors.refuse('seqno_skipped', 'this seqno was passed over, a later one is stored: number it behind last_seqno',
         {last_seqno = row[P.last_seqno]})
 end
 

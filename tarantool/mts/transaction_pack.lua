@@ -106,7 +106,7 @@ local function stage_producer(walk, index, mark)
     if pending then
         local row = box.space.upload:get(pending)
         if row[U.byte_from] == nil or row[U.size] ~= walk.group.sizes[index + 1] then
-            errors.refuse('seqno_in_use', 'this seqno is announced by an upload that has not ended',
+            errors.refuse('seqno_in_use', 'this seqno is announced by an upload: complete or abort that first',
                 {upload_id = pending})
         end
         answered(walk, index, upload.receipt(row)) -- sent again
@@ -131,7 +131,8 @@ local function stage_key(walk, index, mark)
         return
     end
     if item[I.data][3] ~= mark.digest then
-        errors.refuse('idempotency_conflict', 'this Idempotency-Key was used for another message', {key = mark.key})
+        errors.refuse('idempotency_conflict', 'this Idempotency-Key was used for another message: take a new one',
+            {key = mark.key})
     end
     answered(walk, index, upload.receipt(box.space.upload:get(item[I.data][1]))) -- sent again
 end

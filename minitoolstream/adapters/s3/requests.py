@@ -78,7 +78,9 @@ class S3Requests:
                 "check minio.access_key, minio.secret_key, the policy and the clocks"
             )
         if code == "NoSuchBucket":
-            return unavailable(f"the bucket {self._sigv4.bucket} does not exist")
+            return unavailable(
+                f"the bucket {self._sigv4.bucket} does not exist: make it (`mts up` does), or set minio.bucket"
+            )
         if status == 404:
             return MtsError("payload_missing", f"the object store does not have the object ({said})")
         if status == 416:
