@@ -27,22 +27,19 @@ class Budget:
         return self._end is not None and time.monotonic() >= self._end
 
 
-async def sweep_expired(core: Core, seconds: float | None = None) -> Swept:
-    """Expire what is due, subject by subject, for at most about so many seconds."""
-    return await _expire(core, Budget(seconds))
-
-
 async def sweep(core: Core, seconds: float | None = None) -> Swept:
-    """Expire what is due, and delete the payloads whose grace is over."""
+    """Expire what is due, and delete the payloads whose grace is over, for at most about so many seconds."""
     budget = Budget(seconds)
-    swept = await _expire(core, budget)
+    swept = await sweep_expired(core, budget)
     if not swept.clocks_differ:
         swept.objects_deleted = await delete_trash(core, budget.is_spent)
         swept.finished = swept.finished and not await core.metadata.trash_due(1)
     return swept
 
 
-async def _expire(core: Core, budget: Budget) -> Swept:
+async def sweep_expired(core: Core, budget: Budget | None = None) -> Swept:
+    """Expire what is due, subject by subject; without a budget, to the end."""
+    budget = budget or Budget(None)
     swept = Swept(clocks_differ=not await clocks_agree(core))
     pace = Pace()
     while not swept.clocks_differ and not swept.finished and not budget.is_spent():

@@ -18,7 +18,7 @@ from minitoolstream.services.publish_inline import publish_inline
 from minitoolstream.services.reconcile_uploads import reconcile
 from minitoolstream.services.run_sweeper import run_sweeper
 from minitoolstream.services.settle_in import settle_in
-from minitoolstream.services.sweep_expired import sweep, sweep_expired
+from minitoolstream.services.sweep_expired import Budget, sweep, sweep_expired
 from tests.core_kit import CoreKit, core_kit, settings
 
 DAY = 86400
@@ -52,9 +52,9 @@ async def test_a_sweep_that_is_out_of_time_stops_and_the_next_goes_on() -> None:
     kit = await kit_with(1200)
     kit.advance(DAY + 1)
 
-    none = await sweep_expired(kit.core, 0)
+    none = await sweep_expired(kit.core, Budget(0))
     first = await kit.retention.step(500)
-    rest = await sweep_expired(kit.core, 60)
+    rest = await sweep_expired(kit.core, Budget(60))
 
     assert (none.messages, none.finished) == (0, False)
     assert (first.messages, first.more) == (500, True)
