@@ -26,7 +26,8 @@ class Client(Publishing, Reading):
     """Publish and read messages. May be shared between threads.
 
     Arguments as those of `AsyncClient`; without any, it finds the stack that `mts up` started here, or takes
-    MTS_URL and MTS_TOKEN. Every failure is an `MtsError`. `progress` functions are called in another thread.
+    MTS_URL and MTS_TOKEN. Every failure is an `MtsError`. `progress` functions are called in the client's own thread:
+    they cannot call it.
 
     Example:
         with Client() as client:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, bad_request
 
 _T = TypeVar("_T")
 _END: Any = object()
@@ -43,6 +43,9 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of a coroutine. Ctrl-C in the waiting thread cancels it, closing makes it an error `closed`."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise bad_request("a progress function cannot wait for its client: it would wait for itself, for ever")
         try:
             with self._open_loop() as loop:
                 future = asyncio.run_coroutine_threadsafe(work, loop)
