@@ -8,6 +8,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 
 from minitoolstream.client._batch import Frame
@@ -192,11 +194,10 @@ class Buffer:
             self._failed += 1
             if not self._failures:
                 self._failures.append(result.error)
-        if future.cancelled():
-            return
-        if result.error is not None:
-            future.set_exception(result.error)
-            if isinstance(future, asyncio.Future):
-                future.exception()  # flush reports it too: no second report when nobody looks at the future
-        else:
-            future.set_result(result.unwrap())
+        with suppress(asyncio.InvalidStateError, InvalidStateError):  # cancelled, by another thread even now
+            if result.error is not None:
+                future.set_exception(result.error)
+                if isinstance(future, asyncio.Future):
+                    future.exception()  # flush reports it too: no second report when nobody looks at the future
+            else:
+                future.set_result(result.unwrap())

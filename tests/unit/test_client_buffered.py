@@ -48,6 +48,29 @@ async def test_a_lonely_message_is_sent_after_the_linger(host: FakeHost) -> None
         assert (await asyncio.wait_for(future, 5)).sequence == 1
 
 
+async def test_a_future_that_is_cancelled_keeps_no_other_from_its_receipt(host: FakeHost) -> None:
+    async with host.client().buffered("orders", linger=60) as publisher:
+        futures = [await publisher.publish(str(n)) for n in range(3)]
+        futures[1].cancel()
+        await asyncio.wait_for(publisher.flush(), 5)
+    assert [(await future).sequence for future in futures[::2]] == [1, 3]
+
+
+def test_a_future_that_another_thread_cancels_at_the_last_moment_disturbs_nobody(client: Client) -> None:
+    class Late(Future[Receipt]):
+        """Cancelled when it is about to get its result."""
+
+        def set_result(self, result: Receipt) -> None:
+            self.cancel()
+            super().set_result(result)
+
+    with client.buffered("orders", linger=60) as publisher:
+        publisher._buffer.offer(publisher._outlet.frame(b"0", None, None, None), Late())
+        other = publisher.publish(b"1")
+        publisher.flush()
+        assert other.result(5).sequence == 2
+
+
 async def test_flush_sends_at_once(host: FakeHost) -> None:
     async with host.client().buffered("orders", linger=60) as publisher:
         future = await publisher.publish(b"x")
