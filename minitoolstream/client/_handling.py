@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from minitoolstream.client._entries import Entry
 from minitoolstream.client._intake import Intake
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.pauses import doubled
 
 _log = logging.getLogger(__name__)
 _LONGEST_DELAY = 60.0
@@ -94,7 +95,7 @@ class Handling:
             _log.error("a handler failed; its subscription ends at %s", where, exc_info=error)
             details = {"subject": entry.message.subject, "sequence": entry.sequence}
             raise MtsError("handler_failed", f"the handler failed at {where}: {error!r}", details) from error
-        delay = min(self._retry_delay * 2 ** (entry.deliveries - 1), _LONGEST_DELAY)
+        delay = doubled(self._retry_delay, entry.deliveries - 1, _LONGEST_DELAY)
         # When a part is away, the handler could not try: an outage must not use up the tries of a whole queue.
         untried = isinstance(error, MtsError) and error.retryable
         is_dead = not untried and self._intake.feed.is_last_try(entry)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from minitoolstream.domain.pauses import doubled
+
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 
@@ -40,7 +42,7 @@ class Backoff:
 
     async def pause(self, error: Exception, at_least: float = 0.0) -> None:
         """Wait before the next try; raises `error` when the time is over."""
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._round)
+        longest = doubled(FIRST_PAUSE, self._round, LONGEST_PAUSE)
         self._round += 1
         seconds = at_least + self._policy.random() * longest
         if self._policy.clock() + seconds > self._deadline:

@@ -18,6 +18,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
 
+from minitoolstream.domain.pauses import doubled
 from minitoolstream.host.worker import STARTUP_FAILURE
 
 _STABLE_SECONDS = 5.0
@@ -111,7 +112,7 @@ class Supervisor:
     def _plan_restart(self, worker: _Worker, ended: BaseProcess) -> None:
         lived = monotonic() - worker.started
         worker.failures = 0 if lived > _STABLE_SECONDS else worker.failures + 1
-        pause = min(_MAX_PAUSE, 0.1 * 2 ** (worker.failures - 1)) if worker.failures else 0.0
+        pause = doubled(0.1, worker.failures - 1, _MAX_PAUSE) if worker.failures else 0.0
         log.error(
             "worker %d ended with %s after %.1f s, starting it again",
             ended.pid,
