@@ -26,7 +26,7 @@ class MemoryJournal:
     async def position(self) -> Position:
         state, reason = self._recovery or (None, None)
         order = self._order()
-        return Position(order.watermark, self._top, self._planned, self._number, state, None, reason)
+        return Position(order.watermark, self._top, self._planned, self._number, state, reason)
 
     async def need_recovery(self, reason: str) -> str:
         self._recovery = self._recovery or ("needed", reason)
