@@ -299,6 +299,23 @@ async def test_requests_sent_ahead_are_answered_in_order() -> None:
         assert [(await answer_of(reader))[1].split()[1] for _ in paths] == paths
 
 
+async def test_of_thousands_of_requests_sent_at_once_few_are_read_ahead() -> None:
+    """What the loop reads at once may hold that many, and each takes many times its size in memory."""
+    go_on = asyncio.Event()
+
+    async def wait(incoming: Incoming) -> None:
+        await go_on.wait()
+        incoming.answer(200, [], incoming.path.encode())
+
+    async with serving(wait) as (made, (reader, writer)):
+        made[0].data_received(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(10_000)))
+        assert len(made[0]._ahead) < http.READ_AT_ONCE / 16
+        go_on.set()
+        assert [(await answer_of(reader))[1] for _ in range(10_000)] == [b"/%d" % number for number in range(10_000)]
+        writer.write(GET)
+        assert (await answer_of(reader))[1] == b"/x"
+
+
 async def test_requests_with_bodies_sent_ahead_are_answered_in_order() -> None:
     async with serving(echo) as (_, (reader, writer)):
         size = 400_000
