@@ -29,6 +29,7 @@ def client(service: str, endpoint: str, credentials: Credentials, region: str) -
             connect_timeout=3,
             read_timeout=15,
             retries={"max_attempts": 3},
+            request_checksum_calculation="when_required",  # else with trailers, which the host's user may not send
             s3={"addressing_style": "path"},
         ),
     )

@@ -146,5 +146,13 @@ def bucket_policy(bucket: str) -> dict[str, Any]:
                 "Resource": [f"{arn}/*"],
                 "Condition": {"Null": {"s3:x-amz-copy-source": "false"}},
             },
+            {
+                # With this value MinIO does not look at a signature in the query, nor at that of an archive to unpack
+                # (CVE-2026-41145, CVE-2026-40344): the access key, which stands in every URL, would be enough to write.
+                "Effect": "Deny",
+                "Action": ["s3:PutObject"],
+                "Resource": [f"{arn}/*"],
+                "Condition": {"StringEquals": {"s3:x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}},
+            },
         ],
     }

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import struct
+import tarfile
+import time
+import zlib
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -212,4 +218,53 @@ def test_a_ticket_s_url_cannot_be_turned_into_a_copy(live: Live, subject: str) -
     large = live.ticket(subject, 12 * 1024 * 1024)
     part = large["parts"]["urls"][0]
     assert send("PUT", part["url"], b"", {**part.get("headers", {}), **source}).status == 403
+    assert live.payload(live.messages(subject)[0]) == b"AAAAAA"
+
+
+def archive(name: str, content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def forged(access_key: str) -> tuple[str, dict[str, str]]:
+    """What anyone can write who has seen one of our URLs, as a query and as a header: the access key stands in each."""
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope, signature = f"{access_key}/{now[:8]}/us-east-1/s3/aws4_request", "0" * 64
+    query = {
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": scope,
+        "X-Amz-Date": now,
+        "X-Amz-Expires": "600",
+        "X-Amz-SignedHeaders": "host",
+        "X-Amz-Signature": signature,
+    }
+    line = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={signature}"
+    return urlencode(query), {"authorization": line, "x-amz-date": now}
+
+
+@pytest.mark.parametrize("way", ["query", "header"])
+@pytest.mark.parametrize("what", ["payload", "archive"])
+def test_the_access_key_alone_writes_nothing(live: Live, subject: str, way: str, what: str) -> None:
+    """MinIO does not look at every signature when a body has an unsigned trailer (CVE-2026-40344, CVE-2026-41145)."""
+    victim = live.ticket(subject, 6)
+    live.put(victim, b"AAAAAA")
+    query, headers = forged(live.minio.access_key)
+    url = f"{live.minio.endpoint}/{live.minio.bucket}/{victim['object_name']}"
+    sent = {"x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER", **(headers if way == "header" else {})}
+    if what == "archive":
+        body = archive(victim["object_name"], b"EVIL!!")
+        sent["x-amz-meta-snowball-auto-extract"] = "true"
+    else:
+        checksum = base64.b64encode(struct.pack(">I", zlib.crc32(b"EVIL!!"))).decode()
+        body = f"6\r\nEVIL!!\r\n0\r\nx-amz-checksum-crc32:{checksum}\r\n\r\n".encode()
+        sent |= {"x-amz-decoded-content-length": "6", "x-amz-trailer": "x-amz-checksum-crc32"}
+        sent["content-encoding"] = "aws-chunked"
+
+    refused = send("PUT", f"{url}?{query}" if way == "query" else url, body, sent)
+
+    assert refused.status == 403, refused.body
     assert live.payload(live.messages(subject)[0]) == b"AAAAAA"
