@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,3 +43,12 @@ async def test_a_call_without_an_answer_may_have_had_its_effect() -> None:
     up = connection()
     up._connection = SimpleNamespace(is_connected=True, call=silent)
     assert "the outcome is unknown" in (await refusal(up)).message
+
+
+def test_a_program_without_logging_hears_of_it_once_by_the_error_alone() -> None:
+    call = (
+        "import asyncio; from tests.unit.test_tarantool_connection import connection, refusal;"
+        "asyncio.run(refusal(connection()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""

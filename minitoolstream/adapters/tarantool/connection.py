@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import asynctnt
@@ -11,6 +12,9 @@ from asynctnt.exceptions import TarantoolDatabaseError, TarantoolError
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.ports import Metrics
 from minitoolstream.request_id import request_id
+
+# It tells of each try to connect, ten a second; where nobody set up logging, that would go to stderr.
+logging.getLogger("asynctnt").addHandler(logging.NullHandler())
 
 _RECONNECT_AFTER = 0.1
 # Unknown function, access denied, unknown user, wrong password: trying again does not help.
