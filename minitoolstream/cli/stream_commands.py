@@ -184,7 +184,9 @@ def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline
         emit(as_json, page_shape(page), lambda: page_text(page.messages))
     if not page.messages:
         if not as_json:
-            nothing = f"no messages in {subject} from {start} on; its latest is {page.latest_sequence or 'none'}"
+            lane = "" if partition is None else f"partition {partition} of "
+            latest = page.latest_sequence or "none"
+            nothing = f"no messages in {lane}{subject} from {start} on; the latest of {subject} is {latest}"
             note(nothing if known else f"there is no subject {subject}")
         click.get_current_context().exit(Exit.NOT_FOUND)
     if not as_json and page.next_sequence <= page.latest_sequence:

@@ -16,6 +16,7 @@ from minitoolstream.cli import output
 from minitoolstream.cli.main import Group, cli
 from minitoolstream.cli.output import EXIT_CODES_HELP, Exit, emit, exit_code, json_option
 from minitoolstream.cli.progress import ProgressBar, human_size, human_time
+from minitoolstream.cli.shapes import fields_text
 from minitoolstream.domain.errors import MtsError
 from tests.error_codes import raised_by
 
@@ -211,3 +212,7 @@ main()
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (130, "error: interrupted\n")
+
+
+def test_fields_are_shown_whole_but_never_steer_the_terminal() -> None:
+    assert fields_text([("name", "x" * 200), ("none", ""), ("n", "a\x1b[2J\nb")]) == f"name  {'x' * 200}\nn     a·[2J·b"

@@ -234,7 +234,9 @@ def test_fetch_of_nothing_is_3(mts: Mts) -> None:
     assert result.stderr == "there is no subject orders\n"
     mts("publish", "orders", "--data", "x")
     result = mts("fetch", "orders", "--start", "2")
-    assert "no messages in orders from 2 on" in result.stderr
+    assert result.stderr == "no messages in orders from 2 on; the latest of orders is 1\n"
+    result = mts("fetch", "orders", "--start", "2", "--partition", "9")
+    assert "no messages in partition 9 of orders from 2 on" in result.stderr
     result = mts("fetch", "others", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["messages"] == []
