@@ -215,6 +215,13 @@ def user_state_dir(environ: Mapping[str, str] | None = None) -> Path:
     return Path(base) / "minitoolstream"
 
 
+def user_cache_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Where servers and tools that we got ourselves are kept, for all stacks of the user."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "minitoolstream"
+
+
 _Report = Callable[[str], None]
 
 

@@ -13,6 +13,9 @@ A value comes from the first of: the environment, `mts.yaml` in the current fold
 remembered under `.mts/` (or `MTS_HOME`), the default. `mts config show` says where each came from. Secrets are never
 read from `mts.yaml`.
 
+Servers that `mts up` built or fetched are kept for all stacks of a user in `~/.cache/minitoolstream/` (or under
+`XDG_CACHE_HOME`); `mts down --purge` leaves them there.
+
 ```yaml
 server:
   port: 8080

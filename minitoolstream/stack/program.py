@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from minitoolstream.config import user_cache_dir
+
 
 class Program(msgspec.Struct, frozen=True):
     """An executable with the environment it needs, and a word on where it came from."""
@@ -18,7 +20,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def cache_folder() -> Path:
-    return Path.home() / ".cache" / "minitoolstream"
+    return user_cache_dir()
 
 
 def on_path(name: str) -> Program | None:

@@ -15,6 +15,7 @@ from minitoolstream.config import (
     env_name,
     find_home,
     load_settings,
+    user_cache_dir,
     user_state_dir,
 )
 from minitoolstream.domain.errors import MtsError
@@ -357,6 +358,12 @@ def test_unfinished_uploads_are_remembered_for_the_user_not_the_stack(monkeypatc
     assert user_state_dir({"XDG_STATE_HOME": "/state"}) == Path("/state/minitoolstream")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
     assert user_state_dir({}) == Path("/home/someone/.local/state/minitoolstream")
+
+
+def test_servers_are_kept_for_the_user_not_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert user_cache_dir({"XDG_CACHE_HOME": "/cache"}) == Path("/cache/minitoolstream")
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
+    assert user_cache_dir({}) == Path("/home/someone/.cache/minitoolstream")
 
 
 def test_every_option_says_what_it_is_for() -> None:
