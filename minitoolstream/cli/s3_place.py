@@ -28,6 +28,9 @@ class S3Place:
         self._s3: Any = client("s3", settings["minio.endpoint"], credentials, settings["minio.region"])
         self._folder = Path(tempfile.mkdtemp(prefix="mts-export-"))
 
+    def __str__(self) -> str:
+        return f"s3://{self._bucket}/{self._prefix}"
+
     def scratch(self) -> Path:
         return self._folder
 

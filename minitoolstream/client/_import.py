@@ -53,7 +53,7 @@ async def read_head(place: Place) -> Head:
     """What an export is of; an error when there is none, or it is not complete."""
     names = await asyncio.to_thread(place.names)
     if HEAD not in names:
-        raise MtsError("not_found", "there is no export here")
+        raise MtsError("not_found", f"there is no export in {place}")
     head = read_part(HEAD, await _read(place, HEAD), Head)
     if (head.format, head.version) != (FORMAT, VERSION):
         raise bad_request(f"this is an export of version {head.version}; version {VERSION} can be read")

@@ -11,7 +11,8 @@ from minitoolstream.domain.errors import MtsError
 
 
 class Place(Protocol):
-    """Named files. `put` makes a file appear whole or not at all; failures are MtsErrors."""
+    """Named files. `put` makes a file appear whole or not at all; failures are MtsErrors. As text, it is what people
+    call it."""
 
     def scratch(self) -> Path:
         """A folder for files in the making."""
@@ -37,6 +38,9 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+
+    def __str__(self) -> str:
+        return str(self._path)
 
     def scratch(self) -> Path:
         try:

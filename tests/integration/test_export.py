@@ -98,6 +98,12 @@ def test_partitions_keep_their_order(client: Client, subject: str, tmp_path: Pat
     assert [m.data for m in client.read(f"{subject}-copy")] == [m.data for m in client.read(subject)]
 
 
+def test_a_folder_without_an_export_is_named(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(MtsError, match=f"there is no export in {tmp_path}") as refused:
+        client.import_subject(tmp_path)
+    assert refused.value.code == "not_found"
+
+
 def test_an_interrupted_export_goes_on(
     live: Live, client: Client, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
