@@ -17,6 +17,7 @@ from minitoolstream.stack.venvs import private_venv
 
 _MODULE = "github.com/minio/minio"
 _OLDEST_GO = (1, 24)
+_BUILD = "build-"
 # Sources, compiled packages and the binary at their largest; removed after the build.
 _DISK_NEEDED = 4 * 2**30
 
@@ -40,6 +41,8 @@ def build_minio(*, update: Update = ignore) -> Program:
     """Build the pinned version; the binary is kept in the cache, everything else is removed."""
     target = _built()
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f"{_BUILD}*"):  # by a build that was killed: more than a GiB
+        shutil.rmtree(left, ignore_errors=True)
     free = shutil.disk_usage(target.parent).free
     if free < _DISK_NEEDED:
         raise MtsError(
@@ -48,7 +51,7 @@ def build_minio(*, update: Update = ignore) -> Program:
         )
     go = get_go(update=update)
     # Beside the target: /tmp may be small, and the move below must not cross file systems.
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as temporary:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_BUILD) as temporary:
         folder = Path(temporary)
         environ = {
             "GOPATH": str(folder / "path"),

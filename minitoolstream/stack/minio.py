@@ -46,6 +46,7 @@ def launch(
 ) -> Launch:
     """The webhook has no queue folder on purpose: with one, a refused event would block all behind it."""
     data.mkdir(parents=True, exist_ok=True)
+    own = data.with_name("minio-config")
     environ = {
         **program.environ,
         "MINIO_ROOT_USER": root.access_key,
@@ -72,6 +73,11 @@ def launch(
             "--quiet",
             "--address",
             f"{host}:{port}",
+            # Else it makes ~/.minio, and speaks TLS with certificates that somebody left there.
+            "--config-dir",
+            str(own),
+            "--certs-dir",
+            str(own / "certs"),
             str(data),
         ],
         log=log,

@@ -108,6 +108,17 @@ def test_a_build_without_room_on_the_disk_is_refused_before_it_starts(
         get_minio.build_minio()
 
 
+def test_a_build_removes_what_a_killed_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "bin" / "build-killed" / "modules"
+    left.mkdir(parents=True)
+    (tmp_path / "bin" / "minio-other").touch()
+    monkeypatch.setattr(get_minio, "_DISK_NEEDED", 2**80)
+    monkeypatch.setattr(get_minio, "cache_folder", lambda: tmp_path)
+    with pytest.raises(MtsError, match="needs"):
+        get_minio.build_minio()
+    assert [path.name for path in (tmp_path / "bin").iterdir()] == ["minio-other"]
+
+
 def test_a_build_shows_how_far_it_is() -> None:
     said: list[str] = []
     count = get_minio._Counter(said.append)
@@ -149,6 +160,12 @@ class TestTarantool:
 
 
 class TestMinio:
+    def test_it_looks_for_certificates_beside_its_data_and_not_in_the_home_of_the_user(self, tmp_path: Path) -> None:
+        launch = self._launch(tmp_path)
+        own = launch.folder.with_name("minio-config")
+        for option, folder in (("--config-dir", own), ("--certs-dir", own / "certs")):
+            assert launch.command[launch.command.index(option) + 1] == str(folder)
+
     def test_credentials_are_not_on_its_command_line(self, tmp_path: Path) -> None:
         launch = self._launch(tmp_path)
         assert "hush" not in " ".join(launch.command)
