@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -13,6 +13,7 @@ from minitoolstream.api import schema
 from minitoolstream.client._retry import RetryPolicy
 from minitoolstream.domain.checks import fits_a_header
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.net.addresses import is_http_url
 from minitoolstream.net.http1 import HttpClient, HttpError, HttpResponse, HttpTimeout
 
 _T = TypeVar("_T")
@@ -175,7 +176,6 @@ def error_of(response: HttpResponse) -> MtsError:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_http_url(url):
         raise MtsError("bad_request", f"{url!r} is not an address such as http://127.0.0.1:8080", {"field": "url"})
     return url.rstrip("/")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.net.addresses import is_http_url
 from minitoolstream.stack.http import Answer, ask
 from minitoolstream.stack.places import Place, given
 from minitoolstream.stack.state import (
@@ -67,6 +69,10 @@ def status_elsewhere(settings: Settings) -> dict[str, Any] | None:
     ours = load_state(settings.home).settings.get("server.urls", [])
     if not urls or not given(settings, "server.urls") or set(urls) & set(ours):
         return None
+    for url in urls:
+        if not is_http_url(url):
+            source = settings.source("server.urls")
+            raise MtsError("bad_config", f"{url!r} (from {source}) is not an address such as http://127.0.0.1:8080")
     asked = ((url, ask(f"{url}/readyz")) for url in urls)
     url, readiness = next(((url, answer) for url, answer in asked if answer.status), (urls[0], Answer(0)))
     report: dict[str, Any] = {"state": "unreachable", "http": url, "given_by": settings.source("server.urls")}
