@@ -72,7 +72,6 @@ _HINTS = {
     "unreachable": "is it running? `mts up` starts it, `mts status` shows it; MTS_URL names another address",
     "unavailable": "`mts status` shows which part is down, `mts up` starts it again",
     "unauthorized": "`mts token` prints the token of the local stack; MTS_TOKEN gives another one",
-    "not_configured": "`mts up` starts a stack here; or set MTS_URL and MTS_TOKEN",
     "bad_config": "`mts config show` lists the keys and where each value came from; docs/configuration.md has more",
     "unknown_durable": "`mts consumer ls SUBJECT` lists the durables of a subject, `mts consumer create` makes one",
     "mode_mismatch": "a durable keeps its mode: `mts consumer info` shows it; take another name for the other mode",

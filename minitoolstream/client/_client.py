@@ -58,7 +58,11 @@ class AsyncClient(AsyncPublishing, AsyncReading):
             token = settings["server.token"] if token is None else token
         addresses = [urls] if isinstance(urls, str) else list(urls)
         if not addresses:
-            raise MtsError("not_configured", "no host is known here: run `mts up`, or set MTS_URL and MTS_TOKEN")
+            raise MtsError(
+                "not_configured",
+                "no host is known here: no stack was started, and MTS_URL is not set",
+                {"hint": "`mts up` starts a stack here; or set MTS_URL and MTS_TOKEN"},
+            )
         waiting = HttpClient(pool_per_host=_MOST_SUBSCRIPTIONS)
         self._transport = Transport(HttpClient(), addresses, token or "", RetryPolicy(retry_for), waiting)
         self._reader = Reader(self._transport)

@@ -58,7 +58,8 @@ async def find_backup(place: BackupPlace, backup: str | None) -> Manifest:
         hint = "`mts rebuild` makes the metadata from the bucket alone"
         raise MtsError("not_found", "there is no backup", {"hint": hint})
     if backup is not None and backup not in whole:
-        raise MtsError("not_found", f"there is no backup {backup}", {"backups": whole})
+        details = {"backups": whole, "hint": "`mts backup ls` lists them"}
+        raise MtsError("not_found", f"there is no backup {backup}", details)
     chosen = backup or whole[-1]
     return read_manifest(chosen, await place.get(f"{chosen}/{MANIFEST}"))
 

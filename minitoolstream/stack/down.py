@@ -9,7 +9,7 @@ from pathlib import Path
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.lock import locked
-from minitoolstream.stack.state import PARTS, WAITING, load_state, log_file
+from minitoolstream.stack.state import MOVED_ASIDE, PARTS, STORES, TARANTOOL, WAITING, load_state, log_file
 from minitoolstream.stack.supervisor import Supervisor
 
 
@@ -42,10 +42,11 @@ def down(home: Path, console: Console, *, purge: bool = False) -> list[str]:
 
 def _delete(home: Path) -> None:
     """Only what `mts up` makes, since MTS_HOME may name a folder that holds other things too."""
-    for name in ("tarantool", "minio", "ministack"):
+    for name in (TARANTOOL, *STORES, "minio-config"):
         _remove(home / "data" / name)
-    for file in (home / "data").glob("pipeline_db.sqlite*"):
-        _remove(file)
+    for pattern in (MOVED_ASIDE, "pipeline_db.sqlite*"):
+        for path in (home / "data").glob(pattern):
+            _remove(path)
     for part in PARTS:
         _remove(log_file(home, part))
     # Last the one that marks the folder as ours: what fails before can be tried again.

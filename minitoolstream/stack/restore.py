@@ -17,11 +17,11 @@ from minitoolstream.stack.console import Console
 from minitoolstream.stack.credentials import load_or_generate
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.lock import locked
-from minitoolstream.stack.places import tarantool_place
+from minitoolstream.stack.places import store_place, tarantool_place
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import start, stop, wait_until_ready
-from minitoolstream.stack.state import GRPC, HOST, TARANTOOL, WAITING, load_state
+from minitoolstream.stack.state import GRPC, HOST, STORES, TARANTOOL, WAITING, load_state
 from minitoolstream.stack.supervisor import Supervisor
 from minitoolstream.stack.up import Load, Starter, tarantool_folder, tarantool_launch
 
@@ -64,6 +64,7 @@ def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareS
     is moved aside with `replace`, else it is an error. What is left of a restore that failed is removed, and the data
     is back in its place."""
     home = load().home
+    _must_have_a_store(load())
     private_folder(home)
     with locked(home / "lock", waiting=lambda: console.say(WAITING)):
         state = load_state(home)
@@ -91,9 +92,20 @@ def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareS
             shutil.rmtree(folder)
             if aside:
                 aside.rename(folder)
-                console.say("  what was there is back in its place")
+                console.say("  what was there is back in its place; `mts up` starts it again")
             raise
         unfinished.unlink()
+
+
+def _must_have_a_store(settings: Settings) -> None:
+    """Before one is made, or even built, that could only be empty."""
+    kept = any((settings.home / "data" / kind).is_dir() for kind in STORES)
+    if not kept and store_place(settings, load_state(settings.home)).managed:
+        raise MtsError(
+            "not_found",
+            f"there is nothing to restore from: {settings.home} holds no object store",
+            {"hint": "run it in the folder where `mts up` ran, or set MTS_HOME to its `.mts`"},
+        )
 
 
 def _must_be_free(folder: Path, *, replace: bool) -> None:

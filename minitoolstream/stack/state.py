@@ -19,6 +19,9 @@ GRPC = "grpc"
 GRPC_PORTS = ("grpc.ingress_port", "grpc.egress_port")
 WAITING = "another `mts up` or `mts down` is running here, waiting for it"
 PARTS = (TARANTOOL, OBJECT_STORE, HOST, GRPC)
+STORES = ("minio", "ministack")
+MOVED_ASIDE = "tarantool.[0-9]*-[0-9]*"
+"""What Tarantool had when `mts restore --replace` or `mts rebuild --replace` came."""
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -89,6 +89,8 @@ def test_a_restore_that_fails_leaves_the_data_where_it_was(stack: Stack) -> None
     refused = stack.command("restore", "01a1eb9b-f8ff-727b-a83b-4ee590ac4a44", "--replace")
 
     assert refused.returncode == 3
+    assert "mts backup ls" in refused.stderr
+    assert "`mts up` starts it again" in refused.stderr
     stack.mts("up")
     assert sequences(stack) == [1]
 

@@ -56,6 +56,32 @@ def test_logs_where_nothing_was_ever_started_are_not_found() -> None:
     assert "no stack here" in refused.stderr
 
 
+@pytest.mark.parametrize("command", ["restore", "rebuild"])
+def test_there_is_nothing_to_restore_where_nothing_was_ever_started(home: Path, command: str) -> None:
+    refused = mts(command)
+    assert refused.exit_code == 3
+    assert "holds no object store" in refused.stderr
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("MTS_URL", url)
+    for command in (["status"], ["fetch", "orders"]):
+        refused = mts(*command)
+        assert refused.exit_code == 2
+        assert "is not an address such as" in refused.stderr
+
+
+@pytest.mark.usefixtures("home")
+def test_a_missing_password_is_named_without_talk_of_a_host() -> None:
+    refused = mts("backup")
+    assert refused.exit_code == 2
+    assert "MTS_TARANTOOL_PASSWORD" in refused.stderr
+    assert "MTS_URL" not in refused.stderr
+
+
 def test_purge_leaves_a_folder_alone_that_never_held_a_stack(home: Path) -> None:
     (home / "data").mkdir(parents=True)
     refused = mts("down", "--purge", "-y", "--json")
@@ -65,7 +91,8 @@ def test_purge_leaves_a_folder_alone_that_never_held_a_stack(home: Path) -> None
 
 
 def test_purge_deletes_what_up_made_and_nothing_else(home: Path) -> None:
-    for name in ("data/minio/b/o", "data/tarantool/x.snap", "logs/host.log", "token", ".token.half", "data/mine"):
+    data = ("minio/b/o", "minio-config/certs/x", "tarantool/x.snap", "tarantool.20260131-120000/x.snap", "mine")
+    for name in (*(f"data/{name}" for name in data), "logs/host.log", "token", ".token.half"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("")
     save_state(home, State())
