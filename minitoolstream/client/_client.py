@@ -31,6 +31,15 @@ _MOST_SUBSCRIPTIONS = 1024
 """That wait at a host at once; further ones take turns."""
 
 
+def _token_for(addresses: Sequence[str], settings: config.Settings) -> str | None:
+    """The token that settings name. That of the stack in this folder is told to its own host alone."""
+    is_the_stacks = settings.source("server.token") == str(settings.home)
+    if is_the_stacks and not set(addresses) <= set(settings["server.urls"]):
+        return None
+    token: str | None = settings["server.token"]
+    return token
+
+
 class AsyncClient(AsyncPublishing, AsyncReading):
     """Publish and read messages, from asyncio.
 
@@ -52,11 +61,11 @@ class AsyncClient(AsyncPublishing, AsyncReading):
         retry_for: float = 30.0,
         state_dir: Path | None = None,
     ) -> None:
+        addresses = [urls] if isinstance(urls, str) else list(urls or ())
         if urls is None or token is None:
             settings = config.load_settings()
-            urls = settings["server.urls"] if urls is None else urls
-            token = settings["server.token"] if token is None else token
-        addresses = [urls] if isinstance(urls, str) else list(urls)
+            addresses = list(settings["server.urls"]) if urls is None else addresses
+            token = _token_for(addresses, settings) if token is None else token
         if not addresses:
             raise MtsError(
                 "not_configured",

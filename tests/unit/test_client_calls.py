@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minitoolstream.client import AsyncClient, MtsError
+from minitoolstream.stack.private_files import private_folder, write_private
 from tests.unit.fake_host import (
     HOSTS,
     FakeHost,
@@ -205,6 +208,19 @@ def test_address_and_token_come_from_the_environment(
     client = AsyncClient()
     assert client._transport.urls == ("http://one:1", "http://two:2")
     assert client._transport._authorization == {"authorization": "Bearer secret"}
+
+
+def test_the_token_of_a_stack_is_told_to_its_own_host_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, settings in {"state": {"server.urls": ["http://mine:1"]}, "secrets": {"server.token": "secret"}}.items():
+        write_private(private_folder(tmp_path / "home") / f"{name}.json", json.dumps({"settings": settings}).encode())
+    monkeypatch.setenv("MTS_HOME", str(tmp_path / "home"))
+    for name in ("MTS_URL", "MTS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    sent = {"authorization": "Bearer secret"}
+    assert AsyncClient()._transport._authorization == AsyncClient("http://mine:1")._transport._authorization == sent
+    assert AsyncClient(["http://mine:1", "http://other:2"])._transport._authorization != sent
+    monkeypatch.setenv("MTS_TOKEN", "secret")
+    assert AsyncClient("http://other:2")._transport._authorization == sent
 
 
 def test_the_sdk_imports_nothing_of_the_server() -> None:
