@@ -16,6 +16,10 @@ read from `mts.yaml`.
 Servers that `mts up` built or fetched are kept for all stacks of a user in `~/.cache/minitoolstream/` (or under
 `XDG_CACHE_HOME`); `mts down --purge` leaves them there.
 
+With a MinIO of your own (`minio.endpoint`), its user needs two statements that deny what MinIO would let in without a
+valid signature: [decision 0009](decisions/0009-no-copies-through-a-ticket.md) has them. `mts up` gives them to the one
+that it starts.
+
 ```yaml
 server:
   port: 8080

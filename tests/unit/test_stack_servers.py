@@ -162,6 +162,7 @@ class TestTarantool:
 class TestMinio:
     def test_it_looks_for_certificates_beside_its_data_and_not_in_the_home_of_the_user(self, tmp_path: Path) -> None:
         launch = self._launch(tmp_path)
+        assert launch.folder is not None
         own = launch.folder.with_name("minio-config")
         for option, folder in (("--config-dir", own), ("--certs-dir", own / "certs")):
             assert launch.command[launch.command.index(option) + 1] == str(folder)
