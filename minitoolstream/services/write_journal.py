@@ -141,8 +141,13 @@ async def _store(core: Core, name: str, body: bytes) -> None:
     try:
         await core.payloads.put_new(name, body, content_type=SEGMENT_TYPE)
     except MtsError as error:
-        if error.code != "already_exists" or await core.payloads.get_whole(name, len(body)) != body:
+        if error.code != "already_exists" or not await _holds(core, name, body):
             raise
+
+
+async def _holds(core: Core, name: str, body: bytes) -> bool:
+    found = await core.payloads.find(name)
+    return found is not None and found.size == len(body) and await core.payloads.get_whole(name, len(body)) == body
 
 
 async def prune_journal(core: Core) -> int:

@@ -22,16 +22,21 @@ def tarantool_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Set
 
 
 @pytest.fixture(params=["memory", "tarantool"])
-async def kit(request: pytest.FixtureRequest) -> AsyncIterator[Kit]:
-    subject = f"s-{uuid.uuid4().hex[:12]}"
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[MemoryMetadata | ClockedMetadata]:
     if request.param == "memory":
-        memory = MemoryMetadata(load_settings({"MTS_HOME": "/nonexistent", **SETTINGS}))
-
-        async def advance(seconds: float) -> None:
-            memory.clock.advance(seconds)
-
-        yield Kit(memory, advance, subject)
+        yield MemoryMetadata(load_settings({"MTS_HOME": "/nonexistent", **SETTINGS}))
         return
     real = ClockedMetadata(request.getfixturevalue("tarantool_settings"))
-    yield Kit(real, real.advance, subject)
+    yield real
     await real.close()
+
+
+@pytest.fixture
+def kit(store: MemoryMetadata | ClockedMetadata) -> Kit:
+    async def advance(seconds: float) -> None:
+        if isinstance(store, ClockedMetadata):
+            await store.advance(seconds)
+        else:
+            store.clock.advance(seconds)
+
+    return Kit(store, advance, f"s-{uuid.uuid4().hex[:12]}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -13,7 +12,6 @@ from minitoolstream.adapters.memory.deletions import MemoryDeletions
 from minitoolstream.adapters.memory.metadata import MemoryMetadata
 from minitoolstream.adapters.tarantool.audit import TarantoolAudit
 from minitoolstream.adapters.tarantool.deletion import TarantoolDeletions
-from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.compaction import RowMove
 from minitoolstream.domain.deletion import Layout, lay_out
 from minitoolstream.domain.errors import MtsError
@@ -23,7 +21,8 @@ from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import StoredObject, Upload, UploadSpec
 from minitoolstream.ports import AuditStore, DeletionStore, MetadataStore, RewritePlan
 from tests.clocked_tarantool import ClockedMetadata
-from tests.contract.metadata_kit import MANY, SETTINGS
+from tests.contract import metadata_kit
+from tests.contract.metadata_kit import MANY
 
 SIZE = 4
 
@@ -71,22 +70,15 @@ class Kit:
         return await self.deletions.switch(name, target, layout.moves, plan.missing), layout
 
 
-@pytest.fixture(params=["memory", "tarantool"])
-async def kit(request: pytest.FixtureRequest) -> AsyncIterator[Kit]:
-    subject = f"s-{uuid.uuid4().hex[:12]}"
-    if request.param == "memory":
-        memory = MemoryMetadata(load_settings({"MTS_HOME": "/nonexistent", **SETTINGS}))
-
-        async def advance(seconds: float) -> None:
-            memory.clock.advance(seconds)
-
-        yield Kit(memory, MemoryDeletions(memory), MemoryAudit(memory), advance, subject)
-        return
-    settings: Settings = request.getfixturevalue("tarantool_settings")
-    real = ClockedMetadata(settings)
-    audit = TarantoolAudit(real.connection, settings)
-    yield Kit(real, TarantoolDeletions(real.connection, settings), audit, real.advance, subject)
-    await real.close()
+@pytest.fixture
+def kit(kit: metadata_kit.Kit, request: pytest.FixtureRequest) -> Kit:
+    store = kit.store
+    if isinstance(store, MemoryMetadata):
+        return Kit(store, MemoryDeletions(store), MemoryAudit(store), kit.advance, kit.subject)
+    assert isinstance(store, ClockedMetadata)
+    settings = request.getfixturevalue("tarantool_settings")
+    audit = TarantoolAudit(store.connection, settings)
+    return Kit(store, TarantoolDeletions(store.connection, settings), audit, kit.advance, kit.subject)
 
 
 async def test_a_plain_message_goes_and_its_payload_is_to_be_deleted(kit: Kit) -> None:

@@ -172,6 +172,27 @@ async def test_a_segment_whose_confirmation_was_lost_is_written_again(
     assert (second.number, [row[0] for row in second.rows]) == (2, [1, 2])
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_segment_that_is_there_already_counts_when_it_is_this_one(
+    kit: CoreKit, monkeypatch: pytest.MonkeyPatch, is_ours: bool
+) -> None:
+    put_new = kit.payloads.put_new
+
+    async def put_twice(name: str, body: bytes, *, content_type: str) -> None:
+        await put_new(name, body if is_ours else b"of another store", content_type=content_type)
+        await put_new(name, body, content_type=content_type)
+
+    await publish(kit)
+    monkeypatch.setattr(kit.payloads, "put_new", put_twice)
+    if is_ours:
+        assert (await write_journal(kit.core)).complete
+        return
+    with pytest.raises(MtsError) as refused:
+        await write_journal(kit.core)
+    assert refused.value.code == "already_exists"
+    assert lag_shown(kit)[0] > 0
+
+
 async def test_of_two_writers_at_once_one_gives_up(kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:
     await publish(kit)
     real = kit.journal.plan_segment

@@ -7,6 +7,7 @@ import io
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -167,15 +168,24 @@ def test_a_process_that_is_gone_shows_as_crashed_not_as_running(home: Path) -> N
     assert "`mts up` starts it again" in shown.stdout
 
 
-def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = {
-        "state": "partial",
+def running(home: Path) -> dict[str, Any]:
+    """What `status` tells of a stack."""
+    return {
+        "state": "running",
         "http": "http://127.0.0.1:8080",
         "token_file": str(home / "token"),
         "object_store": {"kind": "minio", "endpoint": "http://127.0.0.1:9000", "bucket": "b"},
         "tarantool": {"address": "127.0.0.1:3301"},
+        "processes": {},
+    }
+
+
+def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {
+        **running(home),
+        "state": "partial",
         "processes": {"host": {"state": "running", "pid": 7}, "tarantool": {"state": "crashed"}},
         "ready": False,
         "readiness": {"status": "unavailable", "parts": {"tarantool": "cannot be reached", "object_store": "ok"}},
@@ -193,16 +203,8 @@ def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
 @pytest.fixture
 def started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`mts up` starts nothing, and finds all running."""
-    report = {
-        "state": "running",
-        "http": "http://127.0.0.1:8080",
-        "token_file": str(home / "token"),
-        "object_store": {"kind": "minio", "endpoint": "http://127.0.0.1:9000", "bucket": "b"},
-        "tarantool": {"address": "127.0.0.1:3301"},
-        "processes": {},
-    }
     monkeypatch.setattr("minitoolstream.stack.up.up", lambda *_arguments, **_options: None)
-    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: report)
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: running(home))
 
 
 @pytest.mark.usefixtures("started")
