@@ -25,6 +25,7 @@ function M.start()
     watermark = given
     last_create_at = {}
     ceiling.start()
+    txn.start()
     txn.on_durable(function(effects)
         if effects.sequence and effects.sequence > watermark then
             watermark = effects.sequence

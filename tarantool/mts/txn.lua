@@ -12,8 +12,28 @@ local ended = fiber.cond()
 local after_commit = {}
 local after_undo = {}
 local current -- the effects of the transaction that runs now; nothing in it yields
+local has_written = false -- it has
+local is_watching = false
 
--- `listener(effects)` runs when a transaction has become durable, in commit order. It must not yield.
+-- From now on, what is written is noticed. Not by `box.on_commit`: Tarantool 2.6 never frees what it is given, and some
+-- million transactions fill the memory that Lua has.
+function M.start()
+    if is_watching then
+        return
+    end
+    is_watching = true
+    local function note()
+        has_written = true
+    end
+    for name, space in pairs(box.space) do
+        if type(name) == 'string' and (space.id > box.schema.SYSTEM_ID_MAX or name == '_sequence_data') then
+            space:on_replace(note)
+        end
+    end
+end
+
+-- `listener(effects)` runs when a transaction has become durable, and before anybody is told. It must not yield. Logs
+-- are written in the order of their commits: when it runs for one, all before it are durable, too.
 function M.on_durable(listener)
     table.insert(after_commit, listener)
 end
@@ -56,10 +76,11 @@ end
 
 -- Returns the ticket up to which others must have ended, whether `fn` succeeded, its result, and whether it wrote.
 local function attempt(fn, ...)
-    local effects, wrote = {}, false
+    local effects = {}
     box.begin()
-    current = effects
+    current, has_written = effects, false
     local ok, result = pcall(fn, effects, ...)
+    local wrote = has_written
     current = nil
     if not ok then
         box.rollback()
@@ -68,18 +89,15 @@ local function attempt(fn, ...)
         end
         return last_ticket, false, result, false
     end
-    box.on_commit(function(statements)
-        local next_one, state, control = statements()
-        wrote = next_one(state, control) ~= nil
-        for _, listener in ipairs(after_commit) do
-            listener(effects)
-        end
-    end)
     last_ticket = last_ticket + 1
     local ticket = last_ticket
     pending[ticket] = true
     local committed, problem = pcall(box.commit)
-    if not committed then
+    if committed then
+        for _, listener in ipairs(after_commit) do
+            listener(effects)
+        end
+    else
         rollbacks = rollbacks + 1
     end
     finish(ticket)
