@@ -12,8 +12,9 @@ class RetentionStore(Protocol):
     """Expiry in the metadata store. Every answer is durable when it comes."""
 
     async def apply(self, config: Mapping[str, Any], grace: int, *, given: bool) -> bool:
-        """A host's settings: they count when somebody wrote them down (`given`), and else where no operator has
-        configured anything. True when they do. `grace`: seconds by which a payload outlives its message."""
+        """A host's settings: they count when somebody wrote down (`given`) others than were applied before, and else
+        where no operator has configured anything. True when they do. `grace`: seconds by which a payload outlives its
+        message."""
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """What an operator changes: `enabled`, `default_ttl`, `check_interval`, `channels`."""

@@ -20,7 +20,7 @@ async def get_retention(core: Core) -> Retention:
 
 
 async def configure_retention(core: Core, changes: dict[str, Any]) -> Retention:
-    """What is not named stays. It holds until `mts.yaml` or the environment of a host that starts says otherwise."""
+    """What is not named stays. It holds until `mts.yaml` or the environment of a host says something new."""
     await core.retention.configure(changes)
     return await core.retention.status()
 

@@ -89,7 +89,9 @@ end
 -- Change what `wanted` names; the rest stays.
 function M.configure(wanted)
     return txn.run(function()
-        local value = merged(M.get(), wanted)
+        local current = M.get()
+        local value = merged(current, wanted)
+        value.written = current.written
         box.space.state:replace{KEY, value}
         return value
     end)
@@ -106,23 +108,26 @@ end
 
 local function same(one, other)
     return one.enabled == other.enabled and one.default_ttl == other.default_ttl
-        and one.check_interval == other.check_interval and one.by_host == other.by_host
+        and one.check_interval == other.check_interval
         and same_channels(one.channels, other.channels) and same_channels(other.channels, one.channels)
 end
 
--- A host starts: its settings count where somebody wrote them down (`given`), where nobody configured anything yet, and
--- where the last one to do so was a host. What an operator configured since stays otherwise. Returns whether they
--- count, and whether that changed anything.
+-- A host's settings count where nobody configured anything yet, where the last one to do so was a host, and where
+-- somebody wrote down (`given`) others than before. What an operator configured since stays otherwise, also when each
+-- worker of a host, each run of a function and each repeated call applies the same again. Returns whether they count,
+-- and whether that changed anything.
 function M.apply(wanted, given)
     return txn.run(function()
         local before = box.space.state:get(KEY) and M.get()
-        if before and not given and not before.by_host then
+        local value = merged(UNSET, wanted)
+        local is_new = given and not (before and before.written and same(before.written, value))
+        if before and not before.by_host and not is_new then
             return {counts = false, changed = false}
         end
-        local value = merged(UNSET, wanted)
-        value.by_host = true
-        local changed = not (before and same(before, value))
-        if changed then
+        local changed = not (before and before.by_host and same(before, value))
+        if changed or is_new then
+            local written = given and merged(UNSET, wanted) or before and before.written
+            value.written, value.by_host = written or nil, true
             box.space.state:replace{KEY, value}
         end
         return {counts = true, changed = changed}

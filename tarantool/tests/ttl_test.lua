@@ -221,7 +221,7 @@ test:test('after a restart hosts that were there must compare first', function(t
 end)
 
 test:test('a host applies its settings, and leaves what an operator configured', function(t)
-    t:plan(6)
+    t:plan(9)
     box.space.state:delete('ttl')
     local wanted = {enabled = true, default_ttl = 500, check_interval = 100, channels = {}}
     t:is(ttl_fiber.apply(wanted, false), true, 'nobody configured anything yet')
@@ -231,6 +231,11 @@ test:test('a host applies its settings, and leaves what an operator configured',
     t:is(ttl_fiber.apply(wanted, false), false, 'an operator configured it: defaults do not count')
     t:is(ttl.get().default_ttl, 700, 'it stays')
     t:is(ttl_fiber.apply(wanted, true) and ttl.get().default_ttl, 600, 'what somebody wrote down counts')
+    spec_api.configure_ttl{default_ttl = 800}
+    t:is(ttl_fiber.apply(wanted, true), false, 'once: the same again changes nothing that was configured since')
+    t:is(ttl.get().default_ttl, 800, 'which stays')
+    wanted.default_ttl = 900
+    t:is(ttl_fiber.apply(wanted, true) and ttl.get().default_ttl, 900, 'until something else is written down')
     t:is(errors.is_refusal(select(2, pcall(ttl_fiber.apply, {default_ttl = 0}, true))), true, 'if it fits')
     spec_api.stop_ttl_cleanup()
 end)

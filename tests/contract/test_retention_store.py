@@ -130,6 +130,18 @@ async def test_settings_are_applied_configured_and_told(kit: Kit) -> None:
     assert (await kit.retention.status()).default_ttl == DAY
 
 
+async def test_what_is_written_down_counts_once_so_that_a_second_worker_takes_nothing_back(kit: Kit) -> None:
+    assert await kit.retention.apply(CONFIG, GRACE, given=True)
+    await kit.retention.configure({"default_ttl": 6})
+    assert not await kit.retention.apply(CONFIG, GRACE, given=True)
+    assert (await kit.retention.status()).default_ttl == 6
+    assert await kit.retention.apply({**CONFIG, "default_ttl": 7}, GRACE, given=True)
+    assert (await kit.retention.status()).default_ttl == 7
+    assert await kit.retention.apply(CONFIG, GRACE, given=False), "the last one was a host"
+    await kit.retention.configure({"default_ttl": 8})
+    assert not await kit.retention.apply({**CONFIG, "default_ttl": 7}, GRACE, given=True)
+
+
 @pytest.mark.parametrize("wrong", [{"default_ttl": 0}, {"channels": {"a": 0}}, {"default": 5}], ids=str)
 async def test_a_configuration_that_does_not_fit_is_refused(kit: Kit, wrong: dict[str, Any]) -> None:
     with pytest.raises(MtsError) as raised:

@@ -29,6 +29,7 @@ class MemoryRetention:
         self.ttls: dict[str, int] = {}
         self.acked: dict[str, int] = {}
         self._by_host: bool | None = None
+        self._written: dict[str, Any] | None = None
         self._cursor = ""
         self._drift_ms: int | None = None
         self._agree = True
@@ -37,10 +38,12 @@ class MemoryRetention:
     async def apply(self, config: Mapping[str, Any], grace: int, *, given: bool) -> bool:
         await self._metadata.check()
         self._metadata.trash_grace = grace
-        if self._by_host is False and not given:
+        if self._by_host is False and (not given or self._written == config):
             return False
         self._change(config)
         self._by_host = True
+        if given:
+            self._written = dict(config)
         return True
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
