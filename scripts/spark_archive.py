@@ -28,6 +28,7 @@ def build(target: Path) -> tuple[Path, Path]:
         subprocess.run([*_PIP, "--require-hashes", "-r", str(LOCK), "--target", str(folder)], check=True)
         for name in PACKAGES:
             shutil.copytree(tools.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "_bundled"))
+        shutil.copytree(tools.ROOT / "db", folder / "minitoolstream" / "_bundled" / "db")  # for mysql_sender
         for useless in (*folder.rglob("__pycache__"), *folder.rglob("tests"), folder / "bin"):
             shutil.rmtree(useless, ignore_errors=True)
         _pack(folder, archive)

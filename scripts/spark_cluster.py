@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pymysql
+
 from minitoolstream.client import Client, Item
 from minitoolstream.config import load_settings
 from minitoolstream.pipeline.places import place_of
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.get_java import get_java
+from minitoolstream.stack.get_mariadb import get_mariadb
 from minitoolstream.stack.get_minio import get_minio
 from minitoolstream.stack.get_spark import VERSIONS, get_spark
 from minitoolstream.stack.get_tarantool import get_tarantool
@@ -36,9 +39,10 @@ from minitoolstream.stack.program import Program, cache_folder
 from scripts import spark_archive, tools
 from spark_emr.sinks import parquet
 from tests.live import Live, send, start_live
-from tests.servers import Server
+from tests.servers import MariadbServer, Server, start_mariadb
 
 _SUBJECT, _MESSAGES = "orders", 5000
+_SHARDS = ("test_shard_0", "test_shard_1")
 _SUBMIT_TIMEOUT = 300
 _KILL_WITHIN = 120
 _CONF = """spark.ui.enabled false
@@ -190,14 +194,39 @@ def run_steps(submit: Submitter, version: str, output: Path) -> None:
     submit("verify", *subject, "--from-sequence", str(10**15), code=3)
 
 
+def run_daemons(submit: Submitter, version: str, database: MariadbServer) -> None:
+    """The pipeline from a subject into MariaDB, each of its daemons a step, with as many of them as there are cores."""
+    ingest = ("event_ingest", "--subject", _SUBJECT, "--key", "header:kind", "--filename", f"cluster-{version}")
+    told = submit(*ingest)
+    assert told["summary"]["messages"] == _MESSAGES + 20, told
+    for step in ("shard_splitter", "shard_worker", "mysql_sender"):
+        summary = submit(step)["summary"]
+        assert (summary["done"], summary["daemons"]) == (2, 2), summary
+    submit("mysql_sender", code=3)
+    counted = 0
+    for shard in _SHARDS:
+        login: Any = {"port": database.port, "user": database.user, "password": database.password}
+        with pymysql.connect(host="127.0.0.1", database=shard, **login) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT value FROM pipeline_result WHERE filename = %s", (f"cluster-{version}",))
+            counted += sum(json.loads(row[0])["messages"] for row in cursor.fetchall())
+    assert counted == _MESSAGES + 20, counted
+    print("  ✓ every message is in MariaDB", flush=True)
+
+
 def survive_a_kill(running: Cluster, submit: Submitter, output: Path) -> None:
-    """An executor dies in the middle: its tasks run elsewhere, and the manifest names each message once."""
+    """An executor dies in the middle: its tasks run elsewhere. The manifest names each message once, and a subject gets
+    each once."""
     with ThreadPoolExecutor(1) as thread:
         killed = thread.submit(running.kill_executor)
         told = submit("replay_to_parquet", "--subject", _SUBJECT, "--output", str(output), "--partitions", "40")
         killed.result()
-    assert told["summary"]["rows"] == _MESSAGES + 20, told
-    print("  ✓ an executor was killed meanwhile", flush=True)
+        assert told["summary"]["rows"] == _MESSAGES + 20, told
+        again = f"{_SUBJECT}-{output.name}"
+        killed = thread.submit(running.kill_executor)
+        submit("replay_to_subject", "--subject", _SUBJECT, "--to-subject", again)
+        killed.result()
+    assert submit("verify", "--subject", again)["summary"]["messages"] == _MESSAGES + 20
+    print("  ✓ executors were killed meanwhile", flush=True)
 
 
 S3A_CONF = """spark.hadoop.fs.s3a.path.style.access true
@@ -244,7 +273,10 @@ def check_s3a(live: Live, submit: Submitter, folder: Path) -> None:
     print("  ✓ S3A: read by the manifest, written with the magic committer", flush=True)
 
 
-def run_version(version: str, live: Live, java: Program, spark: Program, folder: Path) -> None:
+def run_version(
+    version: str, live: Live, database: MariadbServer, programs: tuple[Program, Program], folder: Path
+) -> None:
+    java, spark = programs
     print(f"PySpark {version}: {VERSIONS[version]}", flush=True)
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     environ = {
@@ -259,10 +291,13 @@ def run_version(version: str, live: Live, java: Program, spark: Program, folder:
         "PYSPARK_PYTHON": str(spark.path),
         "PYSPARK_DRIVER_PYTHON": str(spark.path),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "MTS_PIPELINE_SHARDS": ",".join(f"{number}={database.url(name)}" for number, name in enumerate(_SHARDS)),
+        "MTS_PIPELINE_SHARD_PASSWORD": database.password,
     }
     with cluster(folder / "cluster", environ) as running:
         submit = Submitter(spark, environ, running.address, folder)
         run_steps(submit, version, folder / f"out{version}")
+        run_daemons(submit, version, database)
         survive_a_kill(running, submit, folder / f"killed{version}")
         if version == "4":
             check_s3a(live, submit, folder)
@@ -272,6 +307,7 @@ def main(versions: Sequence[str]) -> int:
     console = Console()
     tools.get(console, "Tarantool", lambda update: get_tarantool(load_settings()["tarantool.binary"], update=update))
     tools.get(console, "MinIO", get_minio)
+    tools.get(console, "MariaDB", get_mariadb)
     java = tools.get(console, "Java", get_java)
     sparks = {v: tools.get(console, f"Spark {v}", lambda update, v=v: get_spark(v, update=update)) for v in versions}
     with tempfile.TemporaryDirectory(prefix="mts-cluster-") as temporary:
@@ -279,6 +315,7 @@ def main(versions: Sequence[str]) -> int:
         print("building the archive", flush=True)
         spark_archive.build(folder)
         live = start_live(folder / "live")
+        database = start_mariadb(folder / "mariadb")
         try:
             publish(live)
             for version, spark in sparks.items():
@@ -286,8 +323,9 @@ def main(versions: Sequence[str]) -> int:
                 own.mkdir()
                 for made in ("minitoolstream-spark.tar.gz", "run_step.py"):
                     (own / made).symlink_to(folder / made)
-                run_version(version, live, java, spark, own)
+                run_version(version, live, database, (java, spark), own)
         finally:
+            database.stop()
             live.stop()
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -16,8 +16,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Its items one by one; what runs beside them goes on only while the caller waits for the next.
+def iterate(source: AsyncGenerator[T, None]) -> Generator[T]:
+    """Its items one by one; what runs beside them goes on only while the caller waits for the next. Who does not take
+    all of them closes it.
 
     Not by `asyncio.Runner`: for each run it sets a handler for signals, and Python writes down the whole last result in
     an error text that nobody sees.

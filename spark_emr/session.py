@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitoolstream.config import OPTIONS, Settings, load_settings
+from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.options import OPTIONS
 
 CONF_PREFIX = "spark.minitoolstream."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,8 +116,8 @@ class KilledFiles(Folder):
         super().__init__(path)
         self._reaper = reaper
 
-    def put_new(self, name: str, body: bytes, content_type: str = "") -> None:
-        self._reaper.effect(lambda: super(KilledFiles, self).put_new(name, body, content_type))
+    def put_pieces(self, name: str, pieces: Iterable[bytes], content_type: str = "") -> None:
+        self._reaper.effect(lambda: super(KilledFiles, self).put_pieces(name, pieces, content_type))
 
 
 class PipelineKit:
@@ -138,7 +138,7 @@ class PipelineKit:
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def replace(self, filename: str, shard: int, rows: Sequence[tuple[str, str]]) -> None:
+    def replace(self, filename: str, shard: int, rows: Iterable[tuple[str, str]]) -> None:
         """A shard's database."""
         self.reaper.effect(lambda: self.rows.update({(filename, shard): list(rows)}))
 

@@ -95,7 +95,11 @@ def large(bench: Bench, client: Client) -> None:
     def measure(_message: Any, blocks: Any) -> int:
         return sum(map(len, blocks))
 
-    for checksum, kind, limit in ((False, "as they are", 1.3), (True, "with their SHA-256", None)):
+    for checksum, raw_checksum, kind, limit in (
+        (False, False, "as they are, against a raw download", 1.3),
+        (True, True, "with their SHA-256, against a raw download with it", 1.3),
+        (True, False, "with their SHA-256, against a raw download without", None),
+    ):
         options = {"subject": "bench.large", "largeBytes": "8MiB", "partitions": 2, "checksum": checksum}
 
         def replay(_number: int, options: dict[str, Any] = options) -> float:
@@ -104,7 +108,10 @@ def large(bench: Bench, client: Client) -> None:
             assert sizes == [size] * count
             return time.monotonic() - started
 
-        ratio, ours, raw = bench.compared(lambda: load.download(bench.live.settings, names), replay)
+        def download(checksum: bool = raw_checksum) -> float:
+            return load.download(bench.live.settings, names, checksum=checksum)
+
+        ratio, ours, raw = bench.compared(download, replay)
         note = f"{ours:.2f} s against {raw:.2f} s, {count * size / MIB / ours:,.0f} MiB/s"
         bench.add(f"{count} payloads of {size // MIB} MiB that stay in Python, {kind}", ratio, "x", limit, note)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -56,8 +56,8 @@ def line_of(value: Any) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
-def events_in(body: bytes, name: str) -> Iterator[Event]:
-    for number, line in enumerate(body.splitlines(), 1):
+def events_in(lines: Iterable[bytes], name: str) -> Iterator[Event]:
+    for number, line in enumerate(lines, 1):
         try:
             yield msgspec.json.decode(line, type=Event)
         except msgspec.DecodeError as error:

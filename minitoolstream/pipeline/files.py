@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.tracking import FILE_SUFFIX
 from minitoolstream.pipeline.places import Place
@@ -31,10 +33,10 @@ def rows_name(filename: str, shard: int) -> str:
     return f"{filename}.shard-{shard}.rows.txt"
 
 
-def put_once(files: Place, name: str, body: bytes) -> bool:
+def put_once(files: Place, name: str, pieces: Iterable[bytes]) -> bool:
     """False when it is there already: whoever was first has it."""
     try:
-        files.put_new(name, body, _TEXT)
+        files.put_pieces(name, pieces, _TEXT)
     except MtsError as error:
         if error.code != "already_exists":
             raise
@@ -43,9 +45,33 @@ def put_once(files: Place, name: str, body: bytes) -> bool:
 
 
 def find(files: Place, name: str) -> bytes | None:
+    """A small one, whole."""
     try:
         return files.get(name)
     except MtsError as error:
         if error.code != "payload_missing":
             raise
         return None
+
+
+def is_there(files: Place, name: str) -> bool:
+    return name in files.names(name)
+
+
+def lines_of(files: Place, name: str) -> Iterator[bytes]:
+    """A file may be larger than memory: it comes line by line."""
+    pieces: list[bytes] = []
+    try:
+        for block in files.blocks(name):
+            first, *others = block.split(b"\n")
+            pieces.append(first)
+            if others:
+                yield b"".join(pieces)
+                yield from others[:-1]
+                pieces = [others[-1]]
+    except MtsError as error:
+        if error.code != "payload_missing":
+            raise
+        raise MtsError("bad_event_file", f"{files.url(name)} is missing") from None
+    if rest := b"".join(pieces):
+        yield rest

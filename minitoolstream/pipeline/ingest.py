@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.tracking import check_filename, check_shards
 from minitoolstream.pipeline.events import check_key, event_of, line_of
-from minitoolstream.pipeline.files import events_name, find, plan_name, put_once
+from minitoolstream.pipeline.files import events_name, find, is_there, plan_name, put_once
 from minitoolstream.pipeline.places import Place
 
 _NAME = "%Y%m%d%H%M%S"
@@ -109,7 +109,7 @@ def ingest(
             return None
         plan, begun = made
         filename = check_filename(filename or datetime.fromtimestamp(begun, UTC).strftime(_NAME))
-        put_once(files, plan_name(filename), msgspec.json.encode(plan))
+        put_once(files, plan_name(filename), (msgspec.json.encode(plan),))
         known = _known(files, filename, planned)
         assert known is not None
     assert filename is not None
@@ -162,11 +162,16 @@ def _resolve(client: Client, wanted: Range | Window, planned: Plan) -> tuple[Pla
 
 
 def _write(client: Client, files: Place, filename: str, plan: Plan) -> int | None:
-    if find(files, events_name(filename)) is not None:
+    if is_there(files, events_name(filename)):
         return None
-    lines: list[bytes] = []
-    for message in client.read(plan.subject, start=plan.first):
-        if message.sequence > plan.last:
-            break
-        lines.append(line_of(event_of(message)))
-    return len(lines) if put_once(files, events_name(filename), b"".join(lines)) else None
+    written = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal written
+        for message in client.read(plan.subject, start=plan.first):
+            if message.sequence > plan.last:
+                break
+            written += 1
+            yield line_of(event_of(message))
+
+    return written if put_once(files, events_name(filename), lines()) else None

@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from minitoolstream.bootstrap import open_payloads
+from minitoolstream.bootstrap import open_blocks, open_payloads
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.keys import PAYLOAD_PREFIX, SYSTEM_PREFIX
+from minitoolstream.domain.limits import MIB
 from minitoolstream.ports import PayloadStore
 
 T = TypeVar("T")
 _AT_ONCE = 1000
+_PART = 8 * MIB
+_BLOCK = 256 * 1024
 
 
 class Place(Protocol):
@@ -29,7 +33,13 @@ class Place(Protocol):
     def put_new(self, name: str, body: bytes, content_type: str = "application/octet-stream") -> None:
         """Store a file under a name that is free; `already_exists` when it is not."""
 
+    def put_pieces(self, name: str, pieces: Iterable[bytes], content_type: str = "application/octet-stream") -> None:
+        """The same, of any size: some MiB of it are held at a time. When `pieces` raises, there is no file."""
+
     def get(self, name: str) -> bytes: ...
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """The file piece by piece."""
 
     def names(self, prefix: str = "") -> list[str]:
         """Names that begin so, sorted."""
@@ -51,13 +61,16 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
 
-    def put_new(self, name: str, body: bytes, content_type: str = "") -> None:  # noqa: ARG002
+    def put_new(self, name: str, body: bytes, content_type: str = "") -> None:
+        self.put_pieces(name, (body,), content_type)
+
+    def put_pieces(self, name: str, pieces: Iterable[bytes], content_type: str = "") -> None:  # noqa: ARG002
         target = self._path / name
         scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with scratch.open("wb") as file:
-                file.write(body)
+                file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
             os.link(scratch, target)  # fails where a rename would replace
@@ -69,8 +82,13 @@ class Folder:
             scratch.unlink(missing_ok=True)
 
     def get(self, name: str) -> bytes:
+        return b"".join(self.blocks(name))
+
+    def blocks(self, name: str) -> Iterator[bytes]:
         try:
-            return (self._path / name).read_bytes()
+            with (self._path / name).open("rb") as file:
+                while block := file.read(_BLOCK):
+                    yield block
         except FileNotFoundError:
             raise MtsError("payload_missing", f"there is no file {self._path / name}") from None
         except OSError as error:
@@ -100,8 +118,17 @@ class Bucket:
     def put_new(self, name: str, body: bytes, content_type: str = "application/octet-stream") -> None:
         self._with(lambda store: store.put_new(self._prefix + name, body, content_type=content_type))
 
+    def put_pieces(self, name: str, pieces: Iterable[bytes], content_type: str = "application/octet-stream") -> None:
+        self._with(lambda store: _put_pieces(store, self._prefix + name, _parts(pieces), content_type))
+
     def get(self, name: str) -> bytes:
-        return self._with(lambda store: _whole(store, self._prefix + name))
+        return b"".join(self.blocks(name))
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        found = self._with(lambda store: store.find(self._prefix + name))
+        if found is None:
+            raise MtsError("payload_missing", f"there is no object {self._prefix}{name}")
+        return open_blocks(self._settings).blocks(found.name, 0, found.size - 1, size=found.size)
 
     def names(self, prefix: str = "") -> list[str]:
         return self._with(lambda store: _names(store, self._prefix, prefix))
@@ -122,11 +149,38 @@ class Bucket:
             return thread.submit(asyncio.run, opened()).result()
 
 
-async def _whole(store: PayloadStore, name: str) -> bytes:
-    found = await store.find(name)
-    if found is None:
-        raise MtsError("payload_missing", f"there is no object {name}")
-    return await store.get_range(name, 0, found.size - 1) if found.size else b""
+def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Together, of the size that a multipart takes; the last one may be smaller."""
+    together: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        together.append(piece)
+        size += len(piece)
+        if size >= _PART:
+            yield b"".join(together)
+            together, size = [], 0
+    yield b"".join(together)
+
+
+async def _put_pieces(store: PayloadStore, name: str, parts: Iterator[bytes], content_type: str) -> None:
+    first = next(parts)
+    second = next(parts, None)
+    if not second:
+        await store.put_new(name, first, content_type=content_type)
+        return
+    multipart = await store.create_multipart(name, content_type=content_type, metadata={})
+    try:
+        stored = [await store.put_part(name, multipart, 1, first), await store.put_part(name, multipart, 2, second)]
+        for number, part in enumerate(filter(None, parts), 3):
+            stored.append(await store.put_part(name, multipart, number, part))
+        completed = await store.complete_multipart(name, multipart, stored)
+    except BaseException:
+        with suppress(MtsError):  # what went wrong is told; parts that stay are ended by the store
+            await store.abort_multipart(name, multipart)
+        raise
+    if not completed:  # it is there: another's, or ours, of which the store's answer was lost
+        await store.abort_multipart(name, multipart)
+        raise MtsError("already_exists", f"an object {name} exists already")
 
 
 async def _names(store: PayloadStore, prefix: str, begin: str) -> list[str]:

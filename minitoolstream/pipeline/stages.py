@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.pipeline.events import Event, events_in, key_of, line_of, shard_of
-from minitoolstream.pipeline.files import events_name, find, input_name, put_once, rows_name
+from minitoolstream.pipeline.files import events_name, input_name, is_there, lines_of, put_once, rows_name
 from minitoolstream.pipeline.ingest import read_plan
 from minitoolstream.pipeline.places import Place
 from minitoolstream.ports import ShardRows
@@ -36,31 +36,54 @@ def split(files: Place, task: Work) -> Result:
     plan, name = read_plan(files, task.filename), events_name(task.filename)
     if task.shard not in plan.shards:
         raise MtsError("bad_event_file", f"{task.filename} is not spread over shard {task.shard}")
-    mine = [
-        line_of(event)
-        for event in events_in(_read(files, name), name)
-        if shard_of(key_of(event, plan.key), plan.shards) == task.shard
-    ]
-    put_once(files, input_name(task.filename, task.shard), b"".join(mine))
-    return {"messages": len(mine)}
+    messages = 0
+
+    def mine() -> Iterator[bytes]:
+        nonlocal messages
+        for event in events_in(lines_of(files, name), name):
+            if shard_of(key_of(event, plan.key), plan.shards) == task.shard:
+                messages += 1
+                yield line_of(event)
+
+    put_once(files, input_name(task.filename, task.shard), mine())
+    return {"messages": messages}
 
 
 def work(files: Place, task: Work, function: Function) -> Result:
     """What the function makes of a shard. Rows that an earlier run has left are kept: it may have sent them on."""
     target = rows_name(task.filename, task.shard)
-    if find(files, target) is None:
+    if not is_there(files, target):
         plan, name = read_plan(files, task.filename), input_name(task.filename, task.shard)
-        events = events_in(_read(files, name), name)
-        rows = [_checked(row) for row in function((key_of(event, plan.key), event) for event in events)]
-        put_once(files, target, b"".join(map(line_of, rows)))
-    return {"rows": len(_rows(files, target))}
+        events = events_in(lines_of(files, name), name)
+        rows = function((key_of(event, plan.key), event) for event in events)
+        put_once(files, target, (line_of(_checked(row)) for row in rows))
+    return {"rows": sum(1 for _ in lines_of(files, target))}
 
 
 def send(files: Place, task: Work, database: ShardRows) -> Result:
     """The shard's rows into its database, in place of those that are there of this file."""
-    rows = _rows(files, rows_name(task.filename, task.shard))
-    database.replace(task.filename, task.shard, [(row["key"], line_of(row).decode().rstrip()) for row in rows])
-    return {"rows": len(rows)}
+    rows = _Rows(files, rows_name(task.filename, task.shard))
+    database.replace(task.filename, task.shard, rows)
+    return {"rows": rows.count}
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Key and JSON of each row, read anew as often as a transaction has to be tried."""
+
+    files: Place
+    name: str
+    count: int = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.count = 0
+        for line in lines_of(self.files, self.name):
+            self.count += 1
+            yield msgspec.json.decode(line, type=_Keyed).key, line.decode()
+
+
+class _Keyed(msgspec.Struct):
+    key: str
 
 
 def load_function(name: str) -> Function:
@@ -80,14 +103,3 @@ def _checked(row: object) -> dict[str, Any]:
     if not isinstance(row, Mapping) or not isinstance(row.get("key"), str):
         raise MtsError("bad_row", f"the function gave {row!r:.200}, which is no mapping with a text `key`")
     return dict(row)
-
-
-def _rows(files: Place, name: str) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line, type=dict[str, Any]) for line in _read(files, name).splitlines()]
-
-
-def _read(files: Place, name: str) -> bytes:
-    body = find(files, name)
-    if body is None:
-        raise MtsError("bad_event_file", f"{files.url(name)} is missing")
-    return body

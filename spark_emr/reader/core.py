@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
-from minitoolstream.bootstrap import open_core, open_payloads
+from minitoolstream.bootstrap import open_blocks, open_core
 from minitoolstream.config import Settings
 from minitoolstream.domain.message import Extent
 from minitoolstream.services.core import Core
@@ -51,23 +51,14 @@ async def stretches(
 
 def read_stretches(
     settings: Settings, options: ReadOptions, partition: ReadPartition, *, in_order: bool = False
-) -> Iterator[Stretch]:
+) -> Generator[Stretch]:
     """The messages of a partition, extent by extent; `in_order` of their sequences, else roughly."""
     return iterate(stretches(settings, options, partition, in_order=in_order))
 
 
 def read_blocks(settings: Settings, extent: Extent, *, checksum: bool = True) -> Iterator[bytes]:
     """The payload of one message as it is stored, of any size, block by block; damage is an error at its end."""
-
-    async def opened() -> AsyncGenerator[bytes, None]:
-        store = open_payloads(settings)
-        try:
-            async for block in stored_blocks(store, extent, checksum=checksum):
-                yield block
-        finally:
-            await store.close()
-
-    return iterate(opened())
+    return stored_blocks(open_blocks(settings), extent, checksum=checksum)
 
 
 def read_batches(

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import struct
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import Generator, Iterator
 from zlib import crc32
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import FRAME_PREFIX
-from minitoolstream.ports import PayloadStore
+from minitoolstream.ports import BlockReader
 from spark_emr.reader.read import damage
 
-BLOCK = 8 * MIB
-_AHEAD = 4
+_RANGE = 32 * MIB
+_RANGES = 2
+"""Under way at a time: while one is read, the next one fills the buffers of its connection."""
 _FRAME = struct.Struct(">II")
 
 
-async def stored_blocks(store: PayloadStore, extent: Extent, *, checksum: bool = True) -> AsyncGenerator[bytes, None]:
+def stored_blocks(reader: BlockReader, extent: Extent, *, checksum: bool = True) -> Generator[bytes]:
     """The stored payload of an extent of one message. When its checksum does not fit, the last block is followed by an
     error with its sequence; without `checksum` it is not computed, which for large payloads is a good part of the
     time."""
     assert extent.count == 1, "payloads are streamed one by one"
-    begin = 0 if extent.byte_from is None else extent.byte_from + FRAME_PREFIX
     try:
-        expected = await _expected(store, extent)
-        check = _Check(expected if checksum else None)
-        ranges = deque(range(begin, begin + extent.size, BLOCK))
-        coming: deque[asyncio.Task[bytes]] = deque()
-        try:
-            while ranges or coming:
-                while ranges and len(coming) < _AHEAD:
-                    first = ranges.popleft()
-                    last = min(first + BLOCK, begin + extent.size) - 1
-                    coming.append(asyncio.ensure_future(store.get_range(extent.object_name, first, last)))
-                block = await coming.popleft()
-                await asyncio.to_thread(check.feed, block)  # the next blocks come meanwhile
-                yield block
-        finally:
-            for task in coming:
-                task.cancel()
-            await asyncio.gather(*coming, return_exceptions=True)
+        check = _Check(_expected(reader, extent) if checksum else None)
+        for block in _in_order(reader, extent):
+            check.feed(block)
+            yield block
     except MtsError as error:
         if error.code in {"payload_missing", "size_mismatch"}:
             raise damage(extent, 0, error.code) from None
@@ -53,20 +39,32 @@ async def stored_blocks(store: PayloadStore, extent: Extent, *, checksum: bool =
         raise damage(extent, 0, "checksum_mismatch")
 
 
-async def _expected(store: PayloadStore, extent: Extent) -> str | int | None:
+def _in_order(reader: BlockReader, extent: Extent) -> Iterator[bytes]:
+    begin, size = (0, extent.size) if extent.byte_from is None else (extent.byte_from + FRAME_PREFIX, None)
+    end = begin + extent.size
+    firsts = deque(range(begin, end, _RANGE))
+    coming: deque[Generator[bytes]] = deque()
+    try:
+        while firsts or coming:
+            while firsts and len(coming) < _RANGES:
+                first = firsts.popleft()
+                coming.append(reader.blocks(extent.object_name, first, min(first + _RANGE, end) - 1, size=size))
+            yield from coming[0]
+            coming.popleft()
+    finally:
+        for blocks in coming:
+            blocks.close()
+
+
+def _expected(reader: BlockReader, extent: Extent) -> str | int | None:
     """SHA-256 of a whole object, when it is known, or CRC-32 of a frame."""
-    if extent.byte_from is not None:
-        prefix = await store.get_range(extent.object_name, extent.byte_from, extent.byte_from + FRAME_PREFIX - 1)
-        length, checksum = _FRAME.unpack(prefix)
-        if length != extent.size:
-            raise MtsError("size_mismatch", "the frame has another size")
-        return int(checksum)
-    found = await store.find(extent.object_name)
-    if found is None:
-        raise MtsError("payload_missing", "the object store does not have the object")
-    if found.size != extent.size:
-        raise MtsError("size_mismatch", "the object has another size")
-    return extent.sha256
+    if extent.byte_from is None:
+        return extent.sha256
+    last = extent.byte_from + FRAME_PREFIX - 1
+    length, checksum = _FRAME.unpack(b"".join(reader.blocks(extent.object_name, extent.byte_from, last)))
+    if length != extent.size:
+        raise MtsError("size_mismatch", "the frame has another size")
+    return int(checksum)
 
 
 class _Check:

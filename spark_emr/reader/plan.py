@@ -81,15 +81,6 @@ class _Piece:
     last: int = 0
     object_name: str = ""
 
-    def add(self, part: bytes, extent: Extent, cost: int, messages: int, size: int) -> None:
-        self.first = self.first or extent.sequence - extent.count + 1
-        self.last = extent.sequence
-        self.rows.append(part)
-        self.cost += cost
-        self.messages += messages
-        self.size += size
-        self.object_name = extent.object_name
-
 
 _MOST_HOLES = 1000
 
@@ -105,36 +96,49 @@ class Planner:
         self._piece_cost = 1 if options.partitions else max(options.partition_bytes // _PIECES, 1)
         self._next_offset: dict[int, tuple[int, int]] = {}
         self._holes: list[Hole] = []
-        self._first: int | None = None
-        self._last: int | None = None
-        self._messages = 0
-        self._size = 0
 
     def add(self, extents: Iterable[Extent]) -> None:
+        """One loop with few calls: of single messages there are millions of rows."""
+        options, next_offset, last = self._options, self._next_offset, self._pieces[-1]
+        payload, chunked, large = options.payload, options.chunked, options.large_bytes
         for extent in extents:
-            self._note(extent)
-            if self._comes_in_chunks(extent):
-                self._add_chunks(extent)
-            else:
-                self._add_row(extent)
+            sequence, count, size = extent.sequence, extent.count, extent.size
+            offset, name = extent.offset, extent.object_name
+            known = next_offset.get(extent.partition)
+            if known is not None and offset - count + 1 > known[0]:
+                hole = Hole(extent.partition, offset - count + 1 - known[0], known[1], sequence - count + 1)
+                self._add_hole(hole)
+            next_offset[extent.partition] = (offset + 1, sequence)
+            stays = count == 1 and size > large
+            if stays and chunked and not extent.missing:
+                last = self._add_chunks(extent)
+                continue
+            piece = last if last.object_name == name else self._piece_for(extent)
+            cost = _ROW_COST * (count + 1)
+            if payload and not stays:
+                cost += size if piece.object_name == name else size + _OBJECT_COST
+            if not piece.rows:
+                piece.first = sequence - count + 1
+            piece.rows.append(_encode((extent,)))
+            piece.cost += cost
+            piece.messages += count
+            piece.size += size
+            piece.last = sequence
+            piece.object_name = name
+            last = self._pieces[-1]
 
     def finish(self, parallelism: int = 1) -> Plan:
         """`parallelism`: tasks that can run at once; few of them get nothing to do when there is enough."""
         pieces = [piece for piece in self._pieces if piece.rows]
         partitions = [_packed(number, group) for number, group in enumerate(self._groups(pieces, parallelism))]
-        return Plan(partitions, self._messages, self._size, self._first, self._last, tuple(self._holes))
-
-    def _note(self, extent: Extent) -> None:
-        first = extent.sequence - extent.count + 1
-        self._first = first if self._first is None else self._first
-        self._last = extent.sequence
-        self._messages += extent.count
-        self._size += extent.size
-        lane, offset = extent.partition, extent.offset - extent.count + 1
-        known = self._next_offset.get(lane)
-        if known is not None and offset > known[0]:
-            self._add_hole(Hole(lane, offset - known[0], known[1], first))
-        self._next_offset[lane] = (extent.offset + 1, extent.sequence)
+        return Plan(
+            partitions,
+            sum(piece.messages for piece in pieces),
+            sum(piece.size for piece in pieces),
+            min((piece.first for piece in pieces), default=None),
+            max((piece.last for piece in pieces), default=None),
+            tuple(self._holes),
+        )
 
     def _add_hole(self, hole: Hole) -> None:
         if self._options.on_hole == "fail":
@@ -147,25 +151,11 @@ class Planner:
         if len(self._holes) < _MOST_HOLES:
             self._holes.append(hole)
 
-    def _comes_in_chunks(self, extent: Extent) -> bool:
-        options = self._options
-        return options.chunked and extent.count == 1 and extent.size > options.large_bytes and not extent.missing
-
-    def _add_row(self, extent: Extent) -> None:
-        piece = self._piece_for(extent)
-        reads = self._options.payload and not (extent.count == 1 and extent.size > self._options.large_bytes)
-        cost = _ROW_COST * (extent.count + 1)
-        if reads:
-            cost += extent.size + (_OBJECT_COST if piece.object_name != extent.object_name else 0)
-        piece.add(_encode((extent,)), extent, cost, extent.count, extent.size)
-
     def _piece_for(self, extent: Extent) -> _Piece:
         """That of its object, when a row of the same pack is planned already: it is read once."""
         last = self._pieces[-1]
-        if last.object_name == extent.object_name:
-            return last
         packed = self._options.payload and extent.byte_from is not None
-        key = hash(extent.object_name)
+        key = hash(extent.object_name) if packed else 0
         if packed and (found := self._by_object.get(key)) is not None:
             return found
         if last.cost >= self._piece_cost or len(last.rows) >= _MANY_ROWS:
@@ -175,19 +165,20 @@ class Planner:
             self._by_object[key] = last
         return last
 
-    def _add_chunks(self, extent: Extent) -> None:
-        size = self._options.chunk_bytes
+    def _add_chunks(self, extent: Extent) -> _Piece:
+        """Returns the piece for what comes next."""
+        size, sequence = self._options.chunk_bytes, extent.sequence
         total = -(-extent.size // size)
         at_once = max(self._piece_cost // size, 1)
         for first in range(0, total, at_once):
             chunks = min(at_once, total - first)
             read = min(chunks * size, extent.size - first * size)
-            piece = _Piece()
-            piece.add(
-                _encode((extent, first, chunks)), extent, read + _OBJECT_COST * chunks, 1 if first == 0 else 0, read
+            row, cost = _encode((extent, first, chunks)), read + _OBJECT_COST * chunks
+            self._pieces.append(
+                _Piece([row], cost, 1 if first == 0 else 0, read, sequence, sequence, extent.object_name)
             )
-            self._pieces.append(piece)
         self._pieces.append(_Piece())
+        return self._pieces[-1]
 
     def _groups(self, pieces: list[_Piece], parallelism: int) -> Iterator[list[_Piece]]:
         """Neighbours together, each group as near to its share of the whole cost as pieces allow."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minitoolstream.client import Client
+from minitoolstream.config import Settings
 from minitoolstream.domain.tracking import MAX_TASK_LEASE
 from minitoolstream.pipeline.daemon import Manner, Outcome, new_owner
 from minitoolstream.pipeline.places import Place
@@ -42,18 +43,46 @@ def _between(low: int, high: int) -> Callable[[str], int]:
     return number
 
 
-def run_stage(run: Run, stage: str, daemon: Callable[[Client, Place, Manner], Outcome]) -> Mapping[str, Any]:
-    """All tasks that wait; `NoData` when there are none, `VerificationFailed` when one of them failed."""
-    args = run.args
-    manner = Manner(args.owner or new_owner(stage), args.lease, args.wait, args.limit)
-    files = files_of(run.settings, args.files)
-    with Client.from_settings(run.settings) as client:
-        outcome = daemon(client, files, manner)
-    for task in outcome.tasks:
-        run.manifest.add_wrote(stage=stage, **task)
-    summary = {"stage": stage, "done": outcome.done, "failed": outcome.failed, "lost": outcome.lost}
-    if not outcome.tasks:
+Daemon = Callable[[Settings, Client, Place, Manner], Outcome]
+
+
+def run_stage(run: Run, stage: str, daemon: Daemon) -> Mapping[str, Any]:
+    """All tasks that wait; `NoData` when there are none, `VerificationFailed` when one of them failed. Under Spark as
+    many daemons work as tasks can run, wherever Spark puts them: what one has claimed, no other gets."""
+    args, settings = run.args, run.settings
+    url, lease, wait, limit = args.files, args.lease, args.wait, args.limit
+    owners = owners_of(args.owner or new_owner(stage), _daemons(run))
+
+    def work(owner: str) -> Outcome:
+        with Client.from_settings(settings) as client:
+            return daemon(settings, client, files_of(settings, url), Manner(owner, lease, wait, limit))
+
+    outcomes = _under_spark(run, owners, work) if run.step.uses_spark else [work(owner) for owner in owners]
+    for outcome in outcomes:
+        for task in outcome.tasks:
+            run.manifest.add_wrote(stage=stage, **task)
+    summary: dict[str, Any] = {"stage": stage, "daemons": len(owners)}
+    summary |= {name: sum(getattr(outcome, name) for outcome in outcomes) for name in ("done", "failed", "lost")}
+    if not run.manifest.wrote:
         raise NoData(f"nothing waits for {stage}", **summary)
-    if outcome.failed:
-        raise VerificationFailed(f"{outcome.failed} tasks of {stage} failed: `mts pipeline status` says why", **summary)
+    if failed := summary["failed"]:
+        raise VerificationFailed(f"{failed} tasks of {stage} failed: `mts pipeline status` says why", **summary)
     return summary
+
+
+def _under_spark(run: Run, owners: list[str], work: Callable[[str], Outcome]) -> list[Outcome]:
+    from spark_emr.frames import run_tasks  # needs what only a cluster must have
+
+    return run_tasks(run.spark, owners, work)
+
+
+def _daemons(run: Run) -> int:
+    """One where tasks are counted: `--limit` is of all together."""
+    if not run.step.uses_spark or run.args.limit is not None:
+        return 1
+    return max(int(run.spark.sparkContext.defaultParallelism), 1)
+
+
+def owners_of(name: str, count: int) -> list[str]:
+    """No two daemons share a name: a lease is told by it."""
+    return [name] if count == 1 else [f"{name}/{number}" for number in range(count)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minitoolstream.client import Client
+from minitoolstream.config import Settings
 from minitoolstream.pipeline.daemon import Manner, Outcome
 from minitoolstream.pipeline.places import Place
 from minitoolstream.pipeline.run import SENDER, run_sender
@@ -14,10 +15,11 @@ from spark_emr.steps._daemon import UNDER_SPARK, daemon_arguments, run_stage
 from spark_emr.steps._step import Run, Step, main
 
 
-def work(run: Run) -> Mapping[str, Any]:
-    def daemon(client: Client, files: Place, manner: Manner) -> Outcome:
-        return run_sender(client, files, run.settings, manner)
+def daemon(settings: Settings, client: Client, files: Place, manner: Manner) -> Outcome:
+    return run_sender(client, files, settings, manner)
 
+
+def work(run: Run) -> Mapping[str, Any]:
     return run_stage(run, SENDER, daemon)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -51,8 +52,8 @@ def work(run: Run) -> Mapping[str, Any]:
 
     def publish(task: tuple[int, ReadPartition]) -> dict[str, Any]:
         lane, partition = task
-        stretches = read_stretches(settings, options, partition, in_order=True)
-        return {"lane": lane, **asdict(publish_lane(settings, target, f"{name}/{lane}", stretches))}
+        with closing(read_stretches(settings, options, partition, in_order=True)) as stretches:
+            return {"lane": lane, **asdict(publish_lane(settings, target, f"{name}/{lane}", stretches))}
 
     results = run_tasks(run.spark, tasks, publish)
     for result in results:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minitoolstream.client import Client
+from minitoolstream.config import Settings
 from minitoolstream.pipeline.daemon import Manner, Outcome
 from minitoolstream.pipeline.places import Place
 from minitoolstream.pipeline.run import WORKER, run_worker
@@ -22,10 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def work(run: Run) -> Mapping[str, Any]:
-    function = load_function(run.args.function)
+    name = run.args.function
+    load_function(name)  # a wrong name is told before anything is claimed
 
-    def daemon(client: Client, files: Place, manner: Manner) -> Outcome:
-        return run_worker(client, files, function, manner)
+    def daemon(_settings: Settings, client: Client, files: Place, manner: Manner) -> Outcome:
+        return run_worker(client, files, load_function(name), manner)
 
     return run_stage(run, WORKER, daemon)
 

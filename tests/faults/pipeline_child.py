@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from minitoolstream.bootstrap import open_shard
@@ -47,7 +47,7 @@ class Rows:
     def __init__(self, rows: ShardRows, killer: Killer) -> None:
         self._rows, self._killer = rows, killer
 
-    def replace(self, filename: str, shard: int, rows: Sequence[tuple[str, str]]) -> None:
+    def replace(self, filename: str, shard: int, rows: Iterable[tuple[str, str]]) -> None:
         self._killer.behind(self._rows.replace)(filename, shard, rows)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ def arm(killer: Killer) -> None:
     """From now on every call with an effect is counted, in this process."""
     for name in ("register", "finish_ingest", "claim", "done"):
         setattr(Pipeline, name, killer.behind(getattr(Pipeline, name)))
-    setattr(Bucket, "put_new", killer.behind(Bucket.put_new))  # noqa: B010
+    setattr(Bucket, "put_pieces", killer.behind(Bucket.put_pieces))  # noqa: B010
     setattr(run, "open_shard", lambda *given: Rows(open_shard(*given), killer))  # noqa: B010
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 from collections.abc import Callable
@@ -12,8 +13,10 @@ import pytest
 
 from minitoolstream.client import Client, Item
 from minitoolstream.pipeline.places import place_of
+from spark_emr.reader import plan_read
 from spark_emr.sinks import parquet
-from spark_emr.steps import compact, replay_to_parquet, replay_to_subject, stats, verify
+from spark_emr.steps import compact, content_ids, replay_to_parquet, replay_to_subject, stats, verify
+from spark_emr.steps._range import options_of
 from spark_emr.steps._step import Exit, Step, main
 from tests.fsck import fsck
 from tests.live import Live, eventually
@@ -116,6 +119,24 @@ def test_messages_are_replayed_into_another_subject_once_however_often_it_runs(
     assert sorted(message.data or b"" for message in found) == sorted(sent.values())
     assert {message.headers["n"]: message.data for message in found} == {str(n): b"%d" % n for n in range(6)}
     assert {message.codec for message in found} == {"gzip"}
+
+
+def test_content_ids_of_messages_without_a_checksum_are_computed(
+    run: RunStep, stack: Live, client: Client, subject: str
+) -> None:
+    sent = publish(client, subject)
+    code, told = run(content_ids.STEP, "--subject", subject)
+    assert code == 0, told
+    # No subject asks for copies here: the catalog is told, and holds nothing.
+    assert told["summary"]["held"] == 0
+    options = options_of(argparse.Namespace(subject=subject), payload="false")
+    found = {
+        sequence: digest
+        for partition in plan_read(stack.settings, options, 2).partitions
+        for sequence, digest in content_ids.digests(stack.settings, options, partition)
+    }
+    assert told["summary"]["hashed"] == len(found) > 0
+    assert all(digest == hashlib.sha256(sent[sequence]).hexdigest() for sequence, digest in found.items())
 
 
 def test_a_subject_is_not_replayed_into_itself(run: RunStep, client: Client, subject: str) -> None:

@@ -180,8 +180,8 @@ def test_payloads_come_back_as_they_were() -> None:
     fake = PipelineKit(Path("/nonexistent")).fake
     for data in (b"", b"text \xd0\xb9\n\r\xe2\x80\xa8", b"\xff\x00\n", b'{"a": 1}'):
         fake.publish(data)
-    body = b"".join(line_of(event_of(message)) for message in fake.stored)
-    assert [event.payload() for event in events_in(body, "f")] == [message.data for message in fake.stored]
+    lines = [line_of(event_of(message)) for message in fake.stored]
+    assert [event.payload() for event in events_in(lines, "f")] == [message.data for message in fake.stored]
 
 
 def test_a_payload_that_is_missing_is_told_with_its_sequence(kit: PipelineKit) -> None:
@@ -315,9 +315,43 @@ def test_a_function_is_found_by_its_name() -> None:
 
 def test_a_damaged_file_is_told_by_its_line(kit: PipelineKit) -> None:
     with pytest.raises(MtsError, match="line 2 of f"):
-        list(events_in(line_of(event(b"x")) + b"{}\n", "f"))
+        list(events_in([line_of(event(b"x")), b"{}\n"], "f"))
 
 
 def test_owners_are_no_one_elses() -> None:
     names = {tracking.check_owner(new_owner(WORKER)) for _ in range(100)}
     assert len(names) == 100
+
+
+def test_memory_does_not_grow_with_a_file(kit: PipelineKit) -> None:
+    import tracemalloc
+
+    for number in range(3000):
+        kit.fake.publish(b"%d" % number * 2000, {"key": f"k{number}"})
+
+    def lengths(events: Iterable[tuple[str, Event]]) -> Iterable[Mapping[str, Any]]:
+        return ({"key": key, "filler": "x" * len(event.payload())} for key, event in events)
+
+    kit.now += timedelta(days=1)
+    tracemalloc.start()
+    try:
+        ingested(kit, filename=FILE, shards=(0,))
+        run_splitter(kit.client, kit.files, MANNER)
+        run_worker(kit.client, kit.files, lengths, MANNER)
+        run_daemon(kit.client, SENDER, lambda task: send(kit.files, task, Forgetful()), MANNER)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(len(block) for block in kit.files.blocks(events_name(FILE))) > 20_000_000
+    assert {shard.mysql_sender_status for shard in kit.fake.pipeline.file(FILE).shards} == {"done"}
+    assert peak < 4_000_000
+
+
+class Forgetful:
+    """A database that keeps nothing."""
+
+    def replace(self, _filename: str, _shard: int, rows: Iterable[tuple[str, str]]) -> None:
+        for _ in rows:
+            pass
+
+    def close(self) -> None: ...

@@ -20,7 +20,7 @@ def test_workers_that_start_together_all_get_in(tmp_path: Path) -> None:
         together = threading.Barrier(WORKERS, timeout=30)
 
         def worker(_: int, file: Path = tmp_path / f"{number}.db", together: threading.Barrier = together) -> int:
-            session = SqliteSession(file)
+            session = SqliteSession(file, "MTS_X_DATABASE")
             together.wait()
 
             def work(cursor: Cursor) -> int:
@@ -41,11 +41,13 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
     file.write_bytes(b"something else " * 100)
     with pytest.raises(MtsError, match=r"x\.db refused a statement"):
-        SqliteSession(file).transaction(lambda cursor: cursor.execute("SELECT 1"))
+        SqliteSession(file, "MTS_X_DATABASE").transaction(lambda cursor: cursor.execute("SELECT 1"))
 
 
 def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(MtsError, match="MTS_PIPELINE_DATABASE") as caught:
-        SqliteSession(tmp_path / "file" / "x.db").transaction(lambda cursor: cursor.execute("SELECT 1"))
+    with pytest.raises(MtsError, match="MTS_X_DATABASE") as caught:
+        SqliteSession(tmp_path / "file" / "x.db", "MTS_X_DATABASE").transaction(
+            lambda cursor: cursor.execute("SELECT 1")
+        )
     assert caught.value.code == "not_configured"

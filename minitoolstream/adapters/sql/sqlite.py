@@ -33,8 +33,11 @@ class SqliteDialect:
 
 
 class SqliteSession:
-    def __init__(self, file: Path) -> None:
+    """`setting` is what an operator sets to have another database."""
+
+    def __init__(self, file: Path, setting: str) -> None:
         self._file = file
+        self._setting = setting
         self._connection: sqlite3.Connection | None = None
 
     def transaction(self, work: Callable[[Cursor], T]) -> T:
@@ -62,7 +65,7 @@ class SqliteSession:
                 os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
             except OSError as error:
                 what = f"no place for {self._file.name}: {error.strerror}"
-                raise MtsError("not_configured", f"{what}; MTS_PIPELINE_DATABASE names another database") from None
+                raise MtsError("not_configured", f"{what}; {self._setting} names another database") from None
             # Closed by another thread than the one that used it.
             connection = sqlite3.connect(
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
