@@ -68,6 +68,7 @@ class GrpcKit:
     """Servers on fakes, in this process and on its event loop."""
 
     kit: CoreKit
+    metrics: Metrics
     servers: tuple[GrpcServer, GrpcServer]
     clients: Clients
     open: Clients
@@ -82,15 +83,16 @@ class GrpcKit:
 async def grpc_kit(**changes: Any) -> AsyncIterator[GrpcKit]:
     """`open` are clients without a token."""
     kit = core_kit(server__token=TOKEN, **changes)
-    servers = make_servers(kit.core, Metrics(Board(1), 0), "127.0.0.1:0", "127.0.0.1:0")
+    metrics = Metrics(Board(1), 0)
+    servers = make_servers(kit.core, metrics, "127.0.0.1:0", "127.0.0.1:0")
     for server in servers:
         await server.start()
-        await server.tell(serving=True)
+        server.tell(serving=True)
     ingress, egress = (f"127.0.0.1:{server.port}" for server in servers)
     clients = Clients(ingress, egress, TOKEN, grpc.aio.insecure_channel)
     without = Clients(ingress, egress, None, grpc.aio.insecure_channel)
     try:
-        yield GrpcKit(kit, servers, clients, without)
+        yield GrpcKit(kit, metrics, servers, clients, without)
     finally:
         for channel in (*clients.channels, *without.channels):
             await channel.close()
@@ -107,13 +109,20 @@ class GrpcProcess(Server):
     ingress: str = ""
     egress: str = ""
     token: str = field(default="", repr=False)
+    roots: bytes | None = None
+    """Who signed its certificate, if it speaks TLS."""
+
+    def channel(self, address: str, **more: Any) -> grpc.Channel:
+        if self.roots is None:
+            return grpc.insecure_channel(address, **more)
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(self.roots), **more)
 
     def ready(self) -> bool:
         for address in (self.ingress, self.egress):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))):
                     return False
-        with grpc.insecure_channel(self.egress) as channel:
+        with self.channel(self.egress) as channel:
             try:
                 answer = Stub(channel, HEALTH).Check(health_pb2.HealthCheckRequest(), timeout=2)
             except grpc.RpcError:
@@ -121,10 +130,10 @@ class GrpcProcess(Server):
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     def clients(self) -> Clients:
-        return Clients(self.ingress, self.egress, self.token)
+        return Clients(self.ingress, self.egress, self.token, self.channel)
 
 
-def start_grpc(live: Live, extra_env: Mapping[str, str] | None = None) -> GrpcProcess:
+def start_grpc(live: Live, extra_env: Mapping[str, str] | None = None, *, roots: bytes | None = None) -> GrpcProcess:
     ports = free_port(), free_port()
     environ = {
         **live.environ,
@@ -141,6 +150,6 @@ def start_grpc(live: Live, extra_env: Mapping[str, str] | None = None) -> GrpcPr
         environ=environ,
     )
     ingress, egress = (f"127.0.0.1:{port}" for port in ports)
-    process = GrpcProcess(launch, ingress=ingress, egress=egress, token=live.token)
+    process = GrpcProcess(launch, ingress=ingress, egress=egress, token=live.token, roots=roots)
     process.start()
     return process

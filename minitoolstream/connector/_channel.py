@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
+from minitoolstream.connector._address import target_of
 from minitoolstream.connector._stubs import Stub
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.errors import MtsError
@@ -22,7 +23,11 @@ _CODES = {
     grpc.StatusCode.UNAUTHENTICATED: "unauthorized",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "too_large",
     grpc.StatusCode.CANCELLED: "closed",
+    grpc.StatusCode.UNIMPLEMENTED: "method_not_allowed",
 }
+_OTHER_PORT = (
+    "this server does not know the call: publishing and reading have an address each, 50051 and 50052 as a rule"
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 Metadata = Sequence[tuple[str, str]]
 
@@ -32,18 +37,19 @@ class Channel:
 
     def __init__(self, address: str, options: Options, service: ServiceDescriptor) -> None:
         arguments = [("grpc.max_receive_message_length", -1), *options.grpc_options]
-        if options.credentials is None:
-            self._channel = grpc.insecure_channel(address, arguments)
+        target = target_of(address, options)
+        if target.tls:
+            credentials = options.credentials or grpc.ssl_channel_credentials()
+            self._channel = grpc.secure_channel(target.address, credentials, arguments)
         else:
-            self._channel = grpc.secure_channel(address, options.credentials, arguments)
+            self._channel = grpc.insecure_channel(target.address, arguments)
         self.stub: Any = Stub(self._channel, service)
-        token = options.known_token()
-        self.metadata: Metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self.metadata: Metadata = (("authorization", f"Bearer {target.token}"),) if target.token else ()
         self._timeout = options.timeout
         self._closed = Event()
 
     def call(self, method: Callable[..., Any], request: Any, more: Metadata = ()) -> Any:
-        """The answer; what is wrong, in it or in its place, is an MtsError."""
+        """The answer; what is wrong, in it (`details.answer`) or in its place, is an MtsError."""
         deadline, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
         while True:
             try:
@@ -51,12 +57,14 @@ class Channel:
                 answer, call = method.with_call(  # type: ignore[attr-defined]
                     request, timeout=left, metadata=(*self.metadata, *more)
                 )
-                if answer.status_code:
+                if getattr(answer, "status_code", 0):  # a batch tells of each message
                     told = _told(call.trailing_metadata())
-                    raise MtsError(told.get(ERROR_CODE, "bad_request"), answer.error_message)
+                    raise MtsError(told.get(ERROR_CODE, "bad_request"), answer.error_message, {"answer": answer})
                 return answer
             except grpc.RpcError as failure:
                 error = error_of(failure)
+                if error.code == "closed" and not self._closed.is_set():  # by a server that stops
+                    error = MtsError("unavailable", error.message)
             seconds = random.uniform(0, pause)  # noqa: S311  # nosec B311 - so that not all come back at once
             if not error.retryable or time.monotonic() + seconds > deadline or self._closed.wait(seconds):
                 raise error
@@ -69,11 +77,15 @@ class Channel:
 
 def error_of(failure: grpc.RpcError) -> MtsError:
     """`details.sequence` where the server named a message."""
-    status, trailer = failure.code(), failure.trailing_metadata()
-    told = _told(trailer)
+    status, message, told = failure.code(), failure.details() or "", _told(failure.trailing_metadata())
     code = told.get(ERROR_CODE) or _CODES.get(status, "internal")
+    if ERROR_CODE not in told:
+        if status is grpc.StatusCode.UNIMPLEMENTED:
+            message = _OTHER_PORT
+        elif status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger" not in message:
+            code = "overloaded"  # in gRPC's own words: more calls than a server takes
     details = {"sequence": int(told["mts-sequence"])} if "mts-sequence" in told else {}
-    return MtsError(code, failure.details() or status.name, details)
+    return MtsError(code, message or status.name, details)
 
 
 def _told(trailer: Any) -> dict[str, str]:

@@ -61,15 +61,13 @@ class GrpcEgress:
             stream.cancel()
 
     def status(self, subject: str, durable: str) -> SubscriptionStatus:
-        stub = self._channel.stub
+        asked = pb.GetConsumerPositionRequest(durable_name=durable, subject=subject)
         try:
-            asked = pb.GetConsumerPositionRequest(durable_name=durable, subject=subject)
-            known = self._channel.call(stub.GetConsumerPosition, asked)
+            known = self._channel.call(self._channel.stub.GetConsumerPosition, asked)
         except MtsError as error:
             if error.code not in {"unknown_durable", "unknown_subject"}:
                 raise
-            latest = self._channel.call(stub.GetLatestSequence, pb.GetLatestSequenceRequest(subject=subject))
-            return SubscriptionStatus(subject, 0, latest.latest_sequence, latest.latest_sequence)
+            known = error.details["answer"]
         return SubscriptionStatus(subject, known.last_sequence, known.latest_sequence, known.messages_lag)
 
     def close(self) -> None:

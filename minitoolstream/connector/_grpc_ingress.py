@@ -9,13 +9,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-import grpc
-
-from minitoolstream.connector._channel import Channel, error_of
+from minitoolstream.connector._channel import Channel, Metadata
 from minitoolstream.connector._put import put
 from minitoolstream.connector._types import Prepared, PublishResult
 from minitoolstream.connector._wires import Options, results_of
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import ingress_v1_pb2 as pb
 
@@ -32,10 +30,13 @@ class GrpcIngress:
 
     def publish(self, message: Prepared) -> PublishResult:
         """A call that is tried again carries the same key, so that the message is stored once."""
-        if _size_of(message) > self._presigned_above:
-            return self._upload(message)
-        key = (("idempotency-key", uuid.uuid4().hex),)
-        answer = self._channel.call(self._channel.stub.Publish, _request(message), key)
+        try:
+            if _size_of(message) > self._presigned_above:
+                return self._upload(message)
+            request = _request(message)
+        except OSError as error:
+            raise bad_request(f"cannot read {error.filename}: {error.strerror}", field="data") from None
+        answer = self._channel.call(self._channel.stub.Publish, request, _new_key())
         return PublishResult(answer.sequence, answer.object_name)
 
     def publish_all(self, messages: Sequence[Prepared]) -> list[PublishResult]:
@@ -59,13 +60,12 @@ class GrpcIngress:
         try:
             if len(group) == 1:
                 return [self.publish(group[0])]
-            stub = self._channel.stub
             request = pb.PublishBatchRequest(messages=map(_request, group))
-            answer = stub.PublishBatch(request, timeout=self._timeout, metadata=self._channel.metadata)
+            answer = self._channel.call(self._channel.stub.PublishBatch, request, _new_key())
         except MtsError as error:
             return [error] * len(group)
-        except grpc.RpcError as failure:
-            return [error_of(failure)] * len(group)
+        except OSError:  # one of the files is gone: the others need not fail with it
+            return [outcome for message in group for outcome in self._publish_group([message])]
         return [
             MtsError("bad_request" if result.status_code == 1 else "publish_failed", result.error_message)
             if result.status_code
@@ -99,8 +99,15 @@ class GrpcIngress:
         self._channel.close()
 
 
+def _new_key() -> Metadata:
+    return (("idempotency-key", uuid.uuid4().hex),)
+
+
 def _size_of(message: Prepared) -> int:
-    return message.data.stat().st_size if isinstance(message.data, Path) else len(message.data)
+    """0 for a file that is gone, which is said when it is read."""
+    if not isinstance(message.data, Path):
+        return len(message.data)
+    return message.data.stat().st_size if message.data.exists() else 0
 
 
 def _headers(message: Prepared) -> dict[str, str]:

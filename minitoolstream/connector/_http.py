@@ -15,7 +15,7 @@ from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 
 class HttpIngress:
     def __init__(self, address: str, options: Options) -> None:
-        self._client = Client(address, options.known_token(), retry_for=options.timeout)
+        self._client = Client(address, options.token_for(address), retry_for=options.timeout)
 
     def publish(self, message: Prepared) -> PublishResult:
         """The client itself goes to the store above a size."""
@@ -42,7 +42,7 @@ class HttpIngress:
 
 class HttpEgress:
     def __init__(self, address: str, options: Options) -> None:
-        self._client = Client(address, options.known_token(), retry_for=options.timeout)
+        self._client = Client(address, options.token_for(address), retry_for=options.timeout)
         self._open: set[Subscription] = set()
 
     def follow(
@@ -68,10 +68,12 @@ class HttpEgress:
         try:
             known = self._client.consumers.get(subject, durable)
         except MtsError as error:
-            if error.code not in {"unknown_durable", "unknown_subject"}:
+            if error.code == "unknown_subject":
+                return SubscriptionStatus(subject, 0, 0, 0)
+            if error.code != "unknown_durable":
                 raise
-            latest = self._client.latest(subject)
-            return SubscriptionStatus(subject, 0, latest, latest)
+            all_of_it = self._client.subjects.get(subject)
+            return SubscriptionStatus(subject, 0, all_of_it.latest_sequence, all_of_it.messages)
         return SubscriptionStatus(subject, known.last_sequence, known.latest_sequence, known.lag)
 
     def close(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Self
 
+from minitoolstream.connector._builder import Builder
 from minitoolstream.connector._preparers import MessagePreparer
 from minitoolstream.connector._types import PublishResult, ResultHandler
 from minitoolstream.connector._wires import Options, ingress_wire
@@ -96,35 +96,14 @@ class Publisher:
         self.close()
 
 
-class PublisherBuilder:
+class PublisherBuilder(Builder):
     """Example: `PublisherBuilder("localhost:50051").with_timeout(10).with_token(token).build()`"""
 
     def __init__(self, server_addr: str) -> None:
-        self._address = server_addr
-        self._options = Options()
-        self._logger: logging.Logger | None = None
+        super().__init__(server_addr)
         self._presigned_above = PRESIGNED_ABOVE
 
-    def with_timeout(self, seconds: float) -> PublisherBuilder:
-        """How long a call may take, all its tries together."""
-        self._options = replace(self._options, timeout=seconds)
-        return self
-
-    def with_logger(self, logger: logging.Logger) -> PublisherBuilder:
-        self._logger = logger
-        return self
-
-    def with_grpc_options(self, *options: tuple[str, Any], credentials: Any = None) -> PublisherBuilder:
-        """Channel arguments as `("grpc.keepalive_time_ms", 10000)`; `credentials` of a channel with TLS."""
-        self._options = replace(self._options, grpc_options=options, credentials=credentials)
-        return self
-
-    def with_token(self, token: str) -> PublisherBuilder:
-        """Else the one that `mts up` made here, or MTS_TOKEN."""
-        self._options = replace(self._options, token=token)
-        return self
-
-    def with_presigned_above(self, size: int) -> PublisherBuilder:
+    def with_presigned_above(self, size: int) -> Self:
         """Payloads of more bytes go straight into the object store."""
         self._presigned_above = size
         return self

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Self
 
+from minitoolstream.connector._builder import Builder
 from minitoolstream.connector._types import AnyHandler, Message, SubscriptionStatus, handled_by
 from minitoolstream.connector._wires import Options, egress_wire
 from minitoolstream.domain.errors import MtsError
@@ -120,43 +120,23 @@ class Subscriber:
         self.wait()
 
 
-class SubscriberBuilder:
+class SubscriberBuilder(Builder):
     """Example: `SubscriberBuilder("localhost:50052", "my-service").with_batch_size(50).build()`"""
 
     def __init__(self, server_addr: str, durable_name: str) -> None:
-        self._address = server_addr
+        super().__init__(server_addr)
         self._durable = durable_name
         self._batch_size = BATCH_SIZE
         self._poll_interval = POLL_INTERVAL
-        self._options = Options()
-        self._logger: logging.Logger | None = None
 
-    def with_batch_size(self, size: int) -> SubscriberBuilder:
+    def with_batch_size(self, size: int) -> Self:
         """How many messages are brought at once."""
         self._batch_size = size
         return self
 
-    def with_poll_interval(self, seconds: float) -> SubscriberBuilder:
+    def with_poll_interval(self, seconds: float) -> Self:
         """How long to wait before a failed read, or a failed message, is tried again."""
         self._poll_interval = seconds
-        return self
-
-    def with_timeout(self, seconds: float) -> SubscriberBuilder:
-        self._options = replace(self._options, timeout=seconds)
-        return self
-
-    def with_logger(self, logger: logging.Logger) -> SubscriberBuilder:
-        self._logger = logger
-        return self
-
-    def with_grpc_options(self, *options: tuple[str, Any], credentials: Any = None) -> SubscriberBuilder:
-        """Channel arguments as `("grpc.keepalive_time_ms", 10000)`; `credentials` of a channel with TLS."""
-        self._options = replace(self._options, grpc_options=options, credentials=credentials)
-        return self
-
-    def with_token(self, token: str) -> SubscriberBuilder:
-        """Else the one that `mts up` made here, or MTS_TOKEN."""
-        self._options = replace(self._options, token=token)
         return self
 
     def build(self) -> Subscriber:

@@ -14,16 +14,16 @@ from minitoolstream.domain.errors import MtsError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`token` None: as the settings say. `grpc_options` are channel arguments, `credentials` those of a channel with
-    TLS."""
+    """`token` None: as the settings say for the server. `grpc_options` are channel arguments, `credentials` those of a
+    channel with TLS."""
 
     token: str | None = None
     timeout: float = 30.0
     grpc_options: Sequence[tuple[str, Any]] = ()
     credentials: Any = None
 
-    def known_token(self) -> str:
-        return self.token if self.token is not None else load_settings()["server.token"] or ""
+    def token_for(self, url: str) -> str:
+        return self.token if self.token is not None else load_settings().token_for([url]) or ""
 
 
 class IngressWire(Protocol):
@@ -59,7 +59,7 @@ def ingress_wire(address: str, options: Options, presigned_above: int) -> Ingres
         from minitoolstream.connector._http import HttpIngress
 
         return HttpIngress(address, options)
-    _must_have_grpc()
+    must_have_grpc()
     from minitoolstream.connector._grpc_ingress import GrpcIngress
 
     return GrpcIngress(address, options, presigned_above)
@@ -70,13 +70,13 @@ def egress_wire(address: str, options: Options, pause: float) -> EgressWire:
         from minitoolstream.connector._http import HttpEgress
 
         return HttpEgress(address, options)
-    _must_have_grpc()
+    must_have_grpc()
     from minitoolstream.connector._grpc_egress import GrpcEgress
 
     return GrpcEgress(address, options, pause)
 
 
-def _must_have_grpc() -> None:
+def must_have_grpc() -> None:
     try:
         import grpc  # noqa: F401
     except ImportError:

@@ -47,15 +47,33 @@ class Gate:
 
 def handlers(service: ServiceDescriptor, servicer: object, gate: Gate) -> grpc.GenericRpcHandler:
     """Every method of a service by the servicer's coroutine, or async generator, of the same name."""
-    found = {method.name: _handler(method, servicer, gate) for method in service.methods}
-    return grpc.method_handlers_generic_handler(service.full_name, found)
+    calls = [_Call(method, getattr(servicer, _snake_case(method.name)), gate) for method in service.methods]
+    return _Service({f"/{service.full_name}/{call.method.name}": call for call in calls}, gate)
 
 
-def _handler(method: MethodDescriptor, servicer: object, gate: Gate) -> grpc.RpcMethodHandler[Any, Any]:
-    call = _Call(method, getattr(servicer, _snake_case(method.name)), gate)
-    if method.server_streaming:
+class _Service(grpc.GenericRpcHandler):
+    """The methods of a service by their paths. Who asks is looked at before anything of a request is read."""
+
+    def __init__(self, calls: Mapping[str, _Call], gate: Gate) -> None:
+        self._calls = calls
+        self._gate = gate
+        self._handlers = {path: _handler(call) for path, call in calls.items()}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        path = handler_call_details.method
+        handler = self._handlers.get(path)
+        if handler is not None and self._gate.guard is not None:
+            try:
+                self._gate.guard.principal_of(_texts(handler_call_details.invocation_metadata))
+            except MtsError as error:
+                return self._calls[path].refusal(error)
+        return handler
+
+
+def _handler(call: _Call) -> grpc.RpcMethodHandler[Any, Any]:
+    if call.method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(call.stream, call.read, _write)
-    if method.client_streaming:
+    if call.method.client_streaming:
         return grpc.stream_unary_rpc_method_handler(call.take_stream, call.read, _write)
     return grpc.unary_unary_rpc_method_handler(call.answer, call.read, _write)
 
@@ -87,6 +105,7 @@ class _Call:
     """One method of a service."""
 
     def __init__(self, method: MethodDescriptor, behaviour: Callable[..., Any], gate: Gate) -> None:
+        self.method = method
         self._name = method.full_name
         self._behaviour = behaviour
         self._gate = gate
@@ -104,7 +123,7 @@ class _Call:
     async def answer(self, request: Any, context: Context) -> Any:
         with _Measured(self._name, self._gate) as measured:
             try:
-                self._begin(request, context)
+                _must_be_readable(request)
                 return await self._behaviour(request, context)
             except Exception as error:
                 return await self._refuse(measured.failed(error), context)
@@ -112,7 +131,6 @@ class _Call:
     async def take_stream(self, requests: AsyncIterator[Any], context: Context) -> Any:
         with _Measured(self._name, self._gate) as measured:
             try:
-                self._begin(None, context)
                 return await self._behaviour(_readable(requests), context)
             except Exception as error:
                 return await self._refuse(measured.failed(error), context)
@@ -121,20 +139,25 @@ class _Call:
         """Each answer is asked for when the one before is out of our hands: a slow reader is waited for."""
         with _Measured(self._name, self._gate) as measured:
             try:
-                self._begin(request, context)
+                _must_be_readable(request)
                 async with aclosing(self._behaviour(request, context)) as responses:
                     async for response in responses:
                         await _write_to(context, response)
+                        del response  # not to be held while the next one is waited for
                         measured.began_to_answer()
             except _LeftError:
                 measured.left()
             except Exception as error:
                 await context.write(await self._refuse(measured.failed(error), context))
 
-    def _begin(self, request: Any, context: Context) -> None:
-        if self._gate.guard is not None:
-            self._gate.guard.principal_of(metadata_of(context))
-        _must_be_readable(request)
+    def refusal(self, error: MtsError) -> grpc.RpcMethodHandler[Any, Any]:
+        """For a call that is not let in: as a stream, of which nothing is read."""
+
+        async def refuse(_requests: object, context: Context) -> None:
+            with _Measured(self._name, self._gate) as measured:
+                await self._refuse(measured.failed(error), context)
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
 
     async def _refuse(self, error: MtsError, context: Context) -> Any:
         """The answer that tells of the error; or the call ends here with a status."""
@@ -157,7 +180,11 @@ class _Call:
 
 
 def metadata_of(context: Context) -> Mapping[str, str]:
-    sent: Sequence[tuple[str, str | bytes]] = context.invocation_metadata() or ()  # type: ignore[assignment]
+    return _texts(context.invocation_metadata())
+
+
+def _texts(metadata: object) -> Mapping[str, str]:
+    sent: Sequence[tuple[str, str | bytes]] = metadata or ()  # type: ignore[assignment]
     return {name: value for name, value in sent if isinstance(value, str)}
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 
+from minitoolstream.api.errors import answer_code
 from minitoolstream.domain.consumer import ConsumerSettings, check_durable
-from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MAX_FETCH_LIMIT
 from minitoolstream.domain.message import Message
-from minitoolstream.grpc.calls import Context
-from minitoolstream.grpc.shapes import limit_in, sequence_in, subject_in, v1_message
+from minitoolstream.grpc.calls import ERROR_CODE, Context
+from minitoolstream.grpc.following import follow
+from minitoolstream.grpc.shapes import add_messages, limit_in, sequence_in, subject_in, v1_message
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.pb import egress_v1_pb2 as pb
 from minitoolstream.services.bring_payloads import Brought, bring_payloads, open_download, read_pieces
@@ -19,6 +21,7 @@ from minitoolstream.services.core import Core
 from minitoolstream.services.describe import latest_sequence
 from minitoolstream.services.fetch_messages import Selection
 from minitoolstream.services.manage_consumers import get_consumer, put_consumer
+from minitoolstream.services.manage_subjects import get_subject
 from minitoolstream.services.read_messages import place_of
 from minitoolstream.services.wait_for_messages import follow_messages
 
@@ -26,8 +29,6 @@ ANSWERS_AT_ONCE = 32
 DOWNLOADS_AT_ONCE = 64  # each holds two pieces
 FRAMING = KIB  # what an answer needs beside its messages
 _PAUSE = 60.0
-_RESTART = 10.0
-_LOOK_AGAIN = 0.2
 
 
 class Egress:
@@ -44,13 +45,15 @@ class Egress:
         subject = subject_in(request.subject)
         return pb.GetLatestSequenceResponse(latest_sequence=await latest_sequence(self._core, subject))
 
-    async def fetch(self, request: pb.FetchRequest, _context: Context) -> pb.FetchResponse:
+    async def fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
         subject, limit = subject_in(request.subject), limit_in(request.limit, self._few)
-        async with self._answers.one():
-            brought = await self._bring(subject, sequence_in(request.start_sequence), limit)
-            if brought.too_large is not None:
-                raise too_large(brought.too_large, self._room, "read it with Download")
-            return pb.FetchResponse(messages=[v1_message(*found) for found in brought.messages])
+        await self._answers.for_the_call(context)
+        brought = await self._bring(subject, sequence_in(request.start_sequence), limit)
+        if brought.too_large is not None:
+            raise too_large(brought.too_large, self._room, "read it with Download")
+        answer = pb.FetchResponse()
+        add_messages(answer.messages, brought)
+        return answer
 
     async def _bring(self, subject: str, start: int, limit: int) -> Brought:
         page = await self._core.metadata.get_messages(subject, start, limit)
@@ -59,31 +62,23 @@ class Egress:
     async def subscribe(self, request: pb.SubscribeRequest, _context: Context) -> AsyncIterator[pb.SubscribeResponse]:
         subject, limit = subject_in(request.subject), limit_in(request.batch_size, self._few, "batch_size")
         start = await self._start(subject, request.durable_name, sequence_in(request.start_sequence))
-        async with self._answers.one():
+        async with self._answers:
             brought = await self._bring(subject, start, limit)
-            batch = pb.MessageBatch(messages=[v1_message(*found) for found in brought.messages])
-        yield pb.SubscribeResponse(batch=batch)
-        del batch
-        place = await place_of(self._core, Selection(subject, MAX_FETCH_LIMIT, whole=True), None, brought.next_sequence)
-        away_until: float | None = None
-        while not self._core.draining.is_set():
-            try:
-                async with aclosing(follow_messages(self._core, place, _PAUSE)) as readings:
-                    async for reading in readings:
-                        away_until = None
-                        if reading is not None:
-                            news = pb.Notification(
-                                latest_sequence=reading.page.latest_sequence, new_messages_count=reading.page.count
-                            )
-                            yield pb.SubscribeResponse(notification=news)
-            except MtsError as error:
-                # A part that is started again takes a moment: nothing is lost, the place stays where it is.
-                now = asyncio.get_running_loop().time()
-                away_until = away_until or now + _RESTART
-                if not error.retryable or now > away_until:
-                    raise
-                await asyncio.sleep(_LOOK_AGAIN)
-        raise unavailable("the server stops: subscribe again")
+            following = brought.next_sequence
+            first = pb.SubscribeResponse()
+            first.batch.SetInParent()  # also when it is empty
+            add_messages(first.batch.messages, brought)
+            yield first
+            del brought, first
+        place = await place_of(self._core, Selection(subject, MAX_FETCH_LIMIT, whole=True), None, following)
+        begin = partial(follow_messages, self._core, place, _PAUSE)
+        async with aclosing(follow(self._core, begin)) as readings:
+            async for reading in readings:
+                if reading is not None:
+                    news = pb.Notification(
+                        latest_sequence=reading.page.latest_sequence, new_messages_count=reading.page.count
+                    )
+                    yield pb.SubscribeResponse(notification=news)
 
     async def _start(self, subject: str, durable: str, start: int) -> int:
         """Where to begin: one that nobody has made yet stands before the first message."""
@@ -109,9 +104,23 @@ class Egress:
         return pb.UpdateConsumerPositionResponse()
 
     async def get_consumer_position(
-        self, request: pb.GetConsumerPositionRequest, _context: Context
+        self, request: pb.GetConsumerPositionRequest, context: Context
     ) -> pb.GetConsumerPositionResponse:
-        consumer = await get_consumer(self._core, subject_in(request.subject), check_durable(request.durable_name))
+        subject, durable = subject_in(request.subject), check_durable(request.durable_name)
+        try:
+            consumer = await get_consumer(self._core, subject, durable)
+        except MtsError as error:
+            if error.code != "unknown_durable":
+                raise
+            # It has everything before it: who asks is about to read as this durable.
+            known = await get_subject(self._core, subject)
+            context.set_trailing_metadata(((ERROR_CODE, error.code),))
+            return pb.GetConsumerPositionResponse(
+                latest_sequence=int(known.latest_sequence),
+                messages_lag=known.messages,
+                status_code=answer_code(error),
+                error_message=error.message,
+            )
         return pb.GetConsumerPositionResponse(
             last_sequence=consumer.last_sequence,
             latest_sequence=consumer.latest_sequence,
@@ -121,7 +130,7 @@ class Egress:
     async def download(self, request: pb.DownloadRequest, _context: Context) -> AsyncIterator[pb.DownloadResponse]:
         sequence, offset = sequence_in(request.sequence, "sequence"), sequence_in(request.offset, "offset")
         length = sequence_in(request.length, "length") or None
-        async with self._downloads.one():
+        async with self._downloads:
             download = await open_download(self._core, sequence, offset, length)
             message = download.message
             info = pb.DownloadInfo(message=v1_message(message, b""), size=message.size, sha256=message.sha256 or "")

@@ -19,7 +19,6 @@ from minitoolstream.pb import ingress_v1_pb2 as pb
 from minitoolstream.ports import PackResult
 from minitoolstream.services.core import Core
 from minitoolstream.services.end_upload import complete_upload
-from minitoolstream.services.fetch_messages import get_message
 from minitoolstream.services.get_receipt import get_receipt
 from minitoolstream.services.issue_tickets import issue_tickets
 from minitoolstream.services.publish_inline import publish_inline
@@ -38,31 +37,41 @@ class Ingress:
         self._streams = Slots(STREAMS_AT_ONCE, "uploads")
 
     async def publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
+        return await self._publish(request, metadata_of(context).get(_KEY))
+
+    async def _publish(self, request: pb.PublishRequest, key: str | None) -> pb.PublishResponse:
         message = self._message(request)
-        key = metadata_of(context).get(_KEY)
         if key is not None:
             message.key = check_idempotency_key(key)
         return await self._published(await publish_inline(self._core, message))
 
-    async def publish_batch(self, request: pb.PublishBatchRequest, _context: Context) -> pb.PublishBatchResponse:
+    async def publish_batch(self, request: pb.PublishBatchRequest, context: Context) -> pb.PublishBatchResponse:
         """All go to the packer, which puts those together that may be, and splits what is too much for one pack."""
         if len(request.messages) > MAX_MESSAGES_PER_PACK:
             raise bad_request(f"a batch has at most {MAX_MESSAGES_PER_PACK} messages", field="messages")
-        results = await asyncio.gather(*map(self._of_batch, request.messages))
-        published = sum(result.status_code == 0 for result in results)
+        key = metadata_of(context).get(_KEY)
+        results = await asyncio.gather(
+            *(
+                self._of_batch(message, None if key is None else f"{key}/{index}")
+                for index, message in enumerate(request.messages)
+            )
+        )
+        published = sum(isinstance(result, pb.PublishResponse) for result in results)
+        away = next((result for result in results if isinstance(result, MtsError) and result.retryable), None)
+        if away is not None and (key is not None or not published):
+            raise away  # the same batch may be sent again: what is stored is not stored twice, or nothing is
         return pb.PublishBatchResponse(
-            results=results,
+            results=map(_told, results),
             total_count=len(results),
             success_count=published,
             error_count=len(results) - published,
         )
 
-    async def _of_batch(self, request: pb.PublishRequest) -> pb.PublishResponse:
+    async def _of_batch(self, request: pb.PublishRequest, key: str | None) -> pb.PublishResponse | MtsError:
         try:
-            return await self._published(await publish_inline(self._core, self._message(request)))
+            return await self._publish(request, key)
         except MtsError as error:
-            code = answer_code(error) or http_status(error)
-            return pb.PublishResponse(status_code=code, error_message=error.message)
+            return error
 
     def _message(self, request: pb.PublishRequest) -> InlineMessage:
         return inline_message(request.subject, request.data, request.headers, self._most)
@@ -72,10 +81,15 @@ class Ingress:
         if receipt is None:
             assert result.error is not None
             raise result.error
-        sequence, name = receipt.sequence or 0, result.object_name
-        if not name and sequence:
-            name = (await get_message(self._core, sequence)).object_name
-        return pb.PublishResponse(sequence=sequence, object_name=name)
+        sequence = receipt.sequence or 0
+        return pb.PublishResponse(sequence=sequence, object_name=await self._name(sequence, result.object_name))
+
+    async def _name(self, sequence: int, known: str) -> str:
+        """Of the object that holds a message; one that was stored before is looked up, and may have expired."""
+        if known:
+            return known
+        extent = await self._core.metadata.get_message(sequence)
+        return "" if extent is None else extent.object_name
 
     async def publish_stream(
         self, requests: AsyncIterator[pb.PublishStreamRequest], _context: Context
@@ -85,13 +99,14 @@ class Ingress:
         if first is None or first.WhichOneof("piece") != "upload":
             raise bad_request("a stream begins with its `upload`", field="upload")
         subject, spec = upload_spec(first.upload)
-        async with self._streams.one():
+        async with self._streams:
             receipt, name = await publish_stream(self._core, subject, spec, pieces.data())
         if receipt.sequence is None and receipt.upload_id is not None:
             receipt = await get_receipt(self._core, receipt.upload_id, MAX_WAIT_SECONDS)
         if receipt.sequence is None:
             why = receipt.reason or "it waits for an earlier seqno"
             raise MtsError("upload_conflict", f"the payload is {receipt.state}: {why}", {"state": receipt.state})
+        name = await self._name(receipt.sequence, name)
         return pb.PublishStreamResponse(sequence=receipt.sequence, object_name=name)
 
     async def issue_ticket(self, request: pb.IssueTicketRequest, _context: Context) -> pb.IssueTicketResponse:
@@ -116,6 +131,12 @@ class Ingress:
         else:
             receipt = await get_receipt(self._core, upload_id, request.wait_seconds)
         return pb.GetReceiptResponse(receipt=v1_receipt(receipt))
+
+
+def _told(result: pb.PublishResponse | MtsError) -> pb.PublishResponse:
+    if isinstance(result, pb.PublishResponse):
+        return result
+    return pb.PublishResponse(status_code=answer_code(result) or http_status(result), error_message=result.message)
 
 
 class _Pieces:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from minitoolstream.domain.consumer import check_durable
-from minitoolstream.domain.errors import bad_request, unavailable
+from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.message import Message
 from minitoolstream.domain.transaction import PositionAck
 from minitoolstream.grpc.calls import Context, metadata_of
 from minitoolstream.grpc.egress import ANSWERS_AT_ONCE, FRAMING, too_large
+from minitoolstream.grpc.following import follow
 from minitoolstream.grpc.ingress import Ingress
 from minitoolstream.grpc.shapes import headers_for_reader, limit_in, sequence_in, subject_in
 from minitoolstream.grpc.slots import Slots
@@ -59,10 +61,10 @@ class LegacyEgress:
     async def subscribe(self, request: pb.SubscribeRequest, _context: Context) -> AsyncIterator[pb.Notification]:
         subject, durable = subject_in(request.subject), _durable_in(request.durable_name)
         await ensure_durable(self._core, subject, durable, sequence_in(request.start_sequence))
-        async with aclosing(follow_durable(self._core, subject, durable, self._again, self._nudges)) as news:
+        begin = partial(follow_durable, self._core, subject, durable, self._again, self._nudges)
+        async with aclosing(follow(self._core, begin)) as news:
             async for latest in news:
                 yield pb.Notification(subject=subject, sequence=latest)
-        raise unavailable("the server stops: subscribe again")
 
     async def fetch(self, request: pb.FetchRequest, context: Context) -> AsyncIterator[pb.Message]:
         """One at a time of a durable: a second one would hand out the same messages."""
@@ -70,7 +72,7 @@ class LegacyEgress:
         limit = limit_in(request.batch_size, self._few, "batch_size")
         can_download = metadata_of(context).get(LARGE) == "download"
         await ensure_durable(self._core, subject, durable)
-        async with self._core.turns.turn(("legacy", subject, durable)), self._answers.one():
+        async with self._core.turns.turn(("legacy", subject, durable)), self._answers:
             found = await self._core.deliveries.read(subject, durable, limit)
             brought = await bring_payloads(self._core, found.page, self._room)
             large = brought.too_large

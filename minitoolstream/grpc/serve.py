@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from minitoolstream.api.auth import BearerGuard
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.grpc.tls import tls_files
 from minitoolstream.host import logs
 from minitoolstream.host.board import Board
 from minitoolstream.host.serve import DRAIN_SECONDS, worker_count
@@ -22,9 +23,11 @@ log = logging.getLogger("mts.grpc")
 
 def serve_grpc(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code is 0 when everything begun was finished. MtsError when it cannot
-    start: no token, a port in use."""
+    start: no token, a certificate that cannot be used, a port in use."""
     logs.configure(settings)
     BearerGuard(settings.secret("server.token"), "server.token")
+    if (files := tls_files(settings)) is not None:
+        files.read()
     with ExitStack() as held:
         ports = [held.enter_context(_reserved(settings, key)) for key in ("grpc.ingress_port", "grpc.egress_port")]
         ingress, egress = (_shown(settings["server.host"], port.getsockname()[1]) for port in ports)
@@ -45,8 +48,12 @@ def _warn(settings: Settings) -> None:
     host = settings["server.host"]
     for warning in settings.warnings:
         log.warning("%s", warning)
-    if not is_loopback(host):
-        log.warning("other machines can reach %s, and this server speaks no TLS: put a proxy or a mesh before it", host)
+    if not is_loopback(host) and tls_files(settings) is None:
+        log.warning(
+            "other machines can reach %s, and this server speaks no TLS: set grpc.certificate and grpc.key, or put a "
+            "proxy or a mesh before it",
+            host,
+        )
     if settings["grpc.legacy_open"]:
         who = "whoever is on this machine" if is_loopback(host) else f"WHOEVER REACHES {host}"
         log.warning("grpc.legacy_open: %s publishes and reads without a token over the older interface", who)

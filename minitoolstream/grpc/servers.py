@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from minitoolstream.api.auth import BearerGuard
 from minitoolstream.config import Settings
@@ -15,6 +15,8 @@ from minitoolstream.grpc.calls import Gate, Told, handlers
 from minitoolstream.grpc.egress import Egress
 from minitoolstream.grpc.ingress import Ingress
 from minitoolstream.grpc.legacy import LegacyEgress, LegacyIngress
+from minitoolstream.grpc.open_to_all import Health, Reflection
+from minitoolstream.grpc.tls import server_credentials, tls_files
 from minitoolstream.host.exchange import request_ids
 from minitoolstream.host.metrics import EGRESS, INGRESS, Metrics
 from minitoolstream.pb import egress_v1_pb2, ingress_v1_pb2, legacy_pb2
@@ -66,25 +68,28 @@ class GrpcServer:
     def __init__(self, settings: Settings, address: str, services: Sequence[grpc.GenericRpcHandler], name: str) -> None:
         self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=CALLS_AT_ONCE)
         self._server.add_generic_rpc_handlers(services)
-        self._health = health.aio.HealthServicer()
+        names = (f"minitoolstream.v1.{name}", f"minitoolstream.{name}")
+        self._health = Health(names)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._names = (f"minitoolstream.v1.{name}", f"minitoolstream.{name}")
-        shown = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(shown, self._server)
-        self.port = self._server.add_insecure_port(address)
+        shown = Reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME))
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(shown, self._server)  # type: ignore[no-untyped-call]
+        files = tls_files(settings)
+        self.port = (
+            self._server.add_insecure_port(address)
+            if files is None
+            else self._server.add_secure_port(address, server_credentials(files))
+        )
 
     async def start(self) -> None:
         await self._server.start()
 
-    async def tell(self, *, serving: bool) -> None:
+    def tell(self, *, serving: bool) -> None:
         """What the health service says."""
-        states = health_pb2.HealthCheckResponse
-        for name in ("", *self._names):
-            await self._health.set(name, states.SERVING if serving else states.NOT_SERVING)
+        self._health.tell(serving=serving)
 
     async def stop(self, seconds: float) -> None:
         """Calls that run may take so long; then they are cancelled."""
-        await self._health.enter_graceful_shutdown()
+        self._health.stop()
         await self._server.stop(seconds)
 
 
@@ -100,4 +105,5 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_MS),
         ("grpc.max_receive_message_length", max(answer, settings["server.inline_limit"]) + _ROOM),
         ("grpc.max_send_message_length", answer),
+        ("grpc.http2.bdp_probe", 0),  # else windows, and what lies in them, grow to many MiB for each stream
     ]

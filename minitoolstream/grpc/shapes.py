@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from minitoolstream.domain.checks import check_content_type, check_headers, check_number, check_upload
 from minitoolstream.domain.errors import MtsError, bad_request
@@ -13,6 +14,7 @@ from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.upload import Receipt, UploadSpec
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
+from minitoolstream.services.bring_payloads import Brought
 from minitoolstream.services.issue_tickets import SignedPart, Ticket, part_count
 from minitoolstream.services.upload_parts import PartsPage
 
@@ -98,14 +100,24 @@ def headers_for_reader(message: Message, *, missing: bool = False) -> dict[str, 
     return headers
 
 
+def add_messages(messages: Any, brought: Brought) -> None:
+    """To an answer's own list: a message that is made elsewhere is copied into it."""
+    for message, data in brought.messages:
+        messages.add(**_v1_fields(message, data))
+
+
 def v1_message(message: Message, data: bytes | None) -> egress.Message:
-    return egress.Message(
-        sequence=int(message.sequence),
-        subject=message.subject,
-        data=data or b"",
-        headers=headers_for_reader(message, missing=data is None),
-        create_at=message.create_at,
-    )
+    return egress.Message(**_v1_fields(message, data))
+
+
+def _v1_fields(message: Message, data: bytes | None) -> dict[str, Any]:
+    return {
+        "sequence": int(message.sequence),
+        "subject": message.subject,
+        "data": data or b"",
+        "headers": headers_for_reader(message, missing=data is None),
+        "create_at": message.create_at,
+    }
 
 
 def v1_receipt(receipt: Receipt) -> ingress.Receipt:

@@ -111,5 +111,5 @@ async def _keep_states(core: Core, servers: Sequence[GrpcServer], metrics: Metri
             log.warning("not serving: %s", problem) if problem else log.info("serving again")
         known = problem
         for server in servers:
-            await server.tell(serving=not problem)
+            server.tell(serving=not problem)
         await asyncio.sleep(LOOK_EVERY)

@@ -29,8 +29,8 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class ImportReport:
     """What became of the rows. `refused`: subjects and durables whose names we do not take, with how many rows each
-    has. `headers_dropped`: messages whose headers are more than we take. Counted by this run; `already` were there from
-    an earlier one."""
+    has. `headers_dropped`: messages whose headers are more than we take. Counted by this run; an earlier one has seen
+    the `already`."""
 
     messages: int = 0
     bytes: int = 0
@@ -55,18 +55,13 @@ async def import_legacy(
     interruption, it goes on."""
     await _must_be_ready(core)
     state, report, total = await store.begin(source.name), ImportReport(), await source.count()
-    after = state.upto if not state.done else 0
-    if state.done:
-        report.already, report.last_sequence = total, state.upto
-    while not state.done:
-        page = await source.messages(after, PAGE)
-        if not page:
-            break
-        after = page[-1].sequence
+    after, seen = state.upto, 0
+    while not state.done and (page := await source.messages(after, PAGE)):
+        after, seen = page[-1].sequence, seen + len(page)
         await _raise_ceiling(core, after)
         await _take(core, store, page, payloads, report)
-        progress(report.messages + sum(report.refused.values()), total)
-    report.last_sequence = max(report.last_sequence, after)
+        progress(seen, total)
+    report.last_sequence, report.already = after, max(total - seen, 0)
     await _take_positions(core, store, source, report, is_open=state.done)
     await store.finish()
     return report

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
+from minitoolstream.pb import legacy_pb2 as legacy
 from tests.grpc_kit import Clients, GrpcProcess, start_grpc
 from tests.live import Live, eventually, start_live
 
@@ -62,15 +63,18 @@ def test_a_part_that_is_away_is_said_and_comes_back(stack: Live, server: GrpcPro
 
 def test_a_subscription_outlives_a_restart_of_tarantool(stack: Live, server: GrpcProcess, subject: str) -> None:
     clients = server.clients()
+    publish(clients, subject, b"before")
     stream = clients.egress.Subscribe(egress.SubscribeRequest(subject=subject), timeout=60)
+    older = clients.old_egress.Subscribe(legacy.SubscribeRequest(subject=subject, durable_name="d"), timeout=60)
     next(stream)
+    next(older)
     stack.tarantool.kill()
     stack.tarantool.start()
     sequence = eventually(lambda: _published(clients, subject))
-    told = next(stream)
-    while told.notification.latest_sequence < sequence:
-        told = next(stream)
+    assert any(told.notification.latest_sequence >= sequence for told in stream)
+    assert any(told.sequence >= sequence for told in older)
     stream.cancel()
+    older.cancel()
 
 
 def _published(clients: Clients, subject: str) -> int:

@@ -97,10 +97,16 @@ def test_what_is_prepared_arrives_with_its_type_and_size(
 def test_a_subscriber_handles_everything_once_started_and_goes_on_after_a_stop(
     live: Live, addresses: tuple[str, str], subject: str
 ) -> None:
+    got: list[bytes] = []
     with publisher_of(live, addresses[0]) as publisher:
         results = publisher.publish_all([ByteMessagePreparer(subject, str(n).encode()) for n in range(25)])
         assert [result.error for result in results] == [None] * 25
-        got: list[bytes] = []
+        publisher.publish(ByteMessagePreparer(f"{subject}.other", b"a sequence of another subject"))
+        publisher.publish(ByteMessagePreparer(subject, b"25"))
+        with subscriber_of(live, addresses[1], "reader") as subscriber:  # which nobody has made yet
+            subscriber.register_handler(subject, print)
+            (status,) = subscriber.status()
+        assert (status.current_sequence, status.messages_lag) == (0, 26)
 
         def read(until: int) -> None:
             enough = threading.Event()
@@ -118,10 +124,10 @@ def test_a_subscriber_handles_everything_once_started_and_goes_on_after_a_stop(
             subscriber.stop()
             subscriber.wait()
 
-        read(25)
-        publisher.publish(ByteMessagePreparer(subject, b"later"))
         read(26)
-    assert got == [*(str(n).encode() for n in range(25)), b"later"]
+        publisher.publish(ByteMessagePreparer(subject, b"later"))
+        read(27)
+    assert got == [*(str(n).encode() for n in range(26)), b"later"]
 
 
 def test_a_message_whose_handler_fails_comes_again(live: Live, addresses: tuple[str, str], subject: str) -> None:
@@ -210,11 +216,16 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(live: Live, subject: 
     subscriber.start()
     try:
         with publisher_of(live, process.ingress) as publisher:
-            for n in range(60):
-                if n in {20, 40}:
+            for first in range(0, 60, 3):
+                if first in {21, 42}:
                     process.kill()
                     threading.Timer(0.3, process.start).start()
-                publisher.publish(ByteMessagePreparer(subject, str(n).encode()))
+                prepared = [ByteMessagePreparer(subject, str(n).encode()) for n in range(first, first + 3)]
+                if first < 30:
+                    for one in prepared:
+                        publisher.publish(one)
+                else:
+                    assert [result.error for result in publisher.publish_all(prepared)] == [None] * 3
         assert done.wait(60)
     finally:
         subscriber.stop()

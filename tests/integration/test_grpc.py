@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,6 +21,7 @@ from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
 from minitoolstream.pb import legacy_pb2 as old
 from minitoolstream.stack.ports import free_port
+from tests.certificates import certificate
 from tests.grpc_kit import V1_EGRESS, Calls, Clients, GrpcProcess, start_grpc
 from tests.live import Live, eventually, send
 
@@ -330,6 +332,18 @@ def test_a_second_server_does_not_share_the_port(live: Live, server: GrpcProcess
     port = server.ingress.rpartition(":")[2]
     with pytest.raises(AssertionError, match="cannot listen on"):
         start_grpc(live, {"MTS_GRPC_INGRESS_PORT": port})
+
+
+def test_a_server_with_a_certificate_speaks_tls(live: Live, subject: str, tmp_path: Path) -> None:
+    made = certificate(tmp_path, "server")
+    files = {"MTS_GRPC_CERTIFICATE": str(made.file), "MTS_GRPC_KEY": str(made.key)}
+    process = start_grpc(live, files, roots=made.file.read_bytes())
+    try:
+        assert publish(process.clients(), subject, b"x") > 0
+    finally:
+        process.stop()
+    with pytest.raises(AssertionError, match=r"grpc\.key: cannot read"):
+        start_grpc(live, files | {"MTS_GRPC_KEY": str(tmp_path / "none.key")})
 
 
 def test_a_stop_lets_running_calls_end_and_sends_waiting_ones_away(live: Live, subject: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,11 @@ from minitoolstream.connector import (
     StringMessagePreparer,
     Subscriber,
 )
+from minitoolstream.connector._grpc_ingress import GrpcIngress
+from minitoolstream.connector._types import Prepared
+from minitoolstream.connector._wires import Options
+from minitoolstream.domain.limits import MIB
+from minitoolstream.pb import ingress_v1_pb2 as pb
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -76,3 +83,19 @@ def test_a_subscriber_is_started_once_and_with_handlers() -> None:
     subscriber.stop()
     with pytest.raises(MtsError, match="starts once"):
         subscriber.start()
+
+
+def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:
+    """Between its preparation and its turn."""
+    ingress: Any = GrpcIngress("localhost:1", Options(token="t"), 3 * MIB)
+    ingress._channel = SimpleNamespace(
+        stub=SimpleNamespace(Publish=None, PublishBatch=None),
+        call=lambda _method, request, _key: pb.PublishResponse(sequence=len(request.data)),
+    )
+    there, gone = tmp_path / "there", tmp_path / "gone"
+    there.write_bytes(b"12345")
+    messages = [Prepared("orders", gone), Prepared("orders", there)]
+    failed, published = ingress.publish_all(messages)
+    assert failed.error.code == "bad_request"
+    assert str(gone) in failed.error.message
+    assert published.sequence == 5

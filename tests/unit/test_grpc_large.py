@@ -52,6 +52,13 @@ async def download(kit: GrpcKit, sequence: int, **span: int) -> tuple[list[Any],
     return [one for one in found if one.WhichOneof("piece") != "data"], b"".join(one.data for one in found)
 
 
+async def test_a_stream_of_a_named_producer_is_published_once(kit: GrpcKit) -> None:
+    upload = ingress.Upload(subject="films", size=3, producer_id="camera", seqno=1)
+    first = await send(kit, stream_of(b"abc", upload))
+    assert first.object_name
+    assert await send(kit, stream_of(b"abc", upload)) == first
+
+
 @pytest.mark.parametrize("size", [0, 1, 300 * KIB, 5 * MIB, 5 * MIB + 1, len(PAYLOAD)])
 async def test_a_stream_of_any_size_is_published_and_downloaded(kit: GrpcKit, size: int) -> None:
     payload = PAYLOAD[:size]

@@ -184,6 +184,68 @@ async def test_a_retry_with_the_same_key_is_published_once(kit: GrpcKit) -> None
     other = await kit.clients.ingress.Publish(ingress.PublishRequest(subject="orders", data=b"y"), metadata=key)
     assert other.status_code == 422
 
+    async def expired(_sequence: int) -> None:
+        return None
+
+    kit.kit.core.metadata.get_message = expired  # type: ignore[method-assign,assignment]
+    late = await kit.clients.ingress.Publish(request, metadata=key)
+    assert (late.status_code, late.sequence, late.object_name) == (0, first.sequence, "")
+
+
+async def test_a_batch_that_is_sent_again_with_its_key_is_published_once(kit: GrpcKit) -> None:
+    request = ingress.PublishBatchRequest(
+        messages=[ingress.PublishRequest(subject=subject, data=b"x") for subject in ("a", "a", "b")]
+    )
+    key = (("idempotency-key", "k-1"),)
+    first = await kit.clients.ingress.PublishBatch(request, metadata=key)
+    assert await kit.clients.ingress.PublishBatch(request, metadata=key) == first
+    assert [result.sequence for result in first.results] == [1, 2, 3]
+    assert len((await fetch(kit, subject="a")).messages) == 2
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_batch_of_which_a_part_could_not_be_stored(kit: GrpcKit, keyed: bool) -> None:
+    """With a key it may be sent again as a whole, and that is what its sender is told."""
+    commit = kit.kit.core.metadata.commit_pack
+
+    async def away_for_some(name: str, groups: Any, **more: Any) -> Any:
+        if any(group.subject == "b" for group in groups):
+            raise MtsError("unavailable", "Tarantool is away")
+        return await commit(name, groups, **more)
+
+    kit.kit.core.metadata.commit_pack = away_for_some  # type: ignore[method-assign,assignment]
+    large = b"x" * MIB
+    messages = [ingress.PublishRequest(subject=subject, data=large) for subject in ("a", "b", "b")]
+    metadata = (("idempotency-key", "k-1"),) if keyed else ()
+    for subject in "ab":
+        kit.kit.core.packer.writer.retention.learn(subject, f"class of {subject}")  # so that they are packed apart
+    call = kit.clients.ingress.PublishBatch(ingress.PublishBatchRequest(messages=messages), metadata=metadata)
+    if keyed:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+    else:
+        answer = await call
+        assert [result.status_code for result in answer.results] == [0, 503, 503]
+    kit.kit.core.metadata.commit_pack = commit  # type: ignore[method-assign]
+    if keyed:
+        again = await kit.clients.ingress.PublishBatch(
+            ingress.PublishBatchRequest(messages=messages), metadata=metadata
+        )
+        assert again.success_count == 3
+        assert len((await fetch(kit, subject="a")).messages) == 1
+
+
+async def test_a_batch_of_which_nothing_could_be_stored_is_a_status(kit: GrpcKit) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise MtsError("unavailable", "the object store is away")
+
+    kit.kit.payloads.put_new = away  # type: ignore[method-assign]
+    messages = [ingress.PublishRequest(subject="a"), ingress.PublishRequest(subject="")]
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await kit.clients.ingress.PublishBatch(ingress.PublishBatchRequest(messages=messages))
+    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+
 
 async def test_the_latest_sequence_of_a_subject_without_messages_is_0(kit: GrpcKit) -> None:
     latest = kit.clients.egress.GetLatestSequence
