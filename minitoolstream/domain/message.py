@@ -77,7 +77,8 @@ def cut_extent(extent: Extent, first: int, last: int) -> Extent:
 
 class Message(msgspec.Struct, omit_defaults=True):
     """A message's place and metadata, and a URL for its payload; with `range`, send it as the Range header. With
-    `payload_missing` there is no URL: the payload is not in the object store."""
+    `payload_missing` there is no URL: the payload is not in the object store. With
+    `fallback_url`, `url` is that of a copy nearer to the reader."""
 
     sequence: int | str
     subject: str
@@ -97,6 +98,8 @@ class Message(msgspec.Struct, omit_defaults=True):
     unverified: bool = False
     deliveries: int = 0  # how often a leased message was handed out
     payload_missing: bool = False
+    fallback_url: str | None = None
+    fallback_range: str | None = None
 
 
 class Placed(NamedTuple):

@@ -13,6 +13,8 @@ SUBJECT_PATTERN = f"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_SUBJECT_LENGTH - 1}}}"
 UPLOAD_ID_PATTERN = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"{SUBJECT_PATTERN}\Z")
 UPLOAD_ID = re.compile(rf"{UPLOAD_ID_PATTERN}\Z")
+_FIXED_BITS = 0xF << 76 | 0b11 << 62
+_VERSION_AND_VARIANT = 7 << 76 | 0b10 << 62
 
 
 def check_subject(name: str) -> str:
@@ -44,7 +46,8 @@ def upload_id_of(object_name: str) -> str | None:
 
 def new_id(unix_ms: int) -> str:
     """A UUIDv7: ids made later sort later, which the reconciler's walk relies on."""
-    value = (unix_ms & (1 << 48) - 1) << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    noise = int.from_bytes(secrets.token_bytes(10)) & ~_FIXED_BITS
+    value = (unix_ms & (1 << 48) - 1) << 80 | noise | _VERSION_AND_VARIANT
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

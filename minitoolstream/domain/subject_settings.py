@@ -43,6 +43,13 @@ class AutopartitioningChanges(msgspec.Struct, forbid_unknown_fields=True, omit_d
     stabilization: _Seconds | UnsetType | None = UNSET
 
 
+class Copies(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """How many copies of payloads the content catalog keeps, and in which zones; without, in any."""
+
+    rf: Annotated[int, Meta(ge=1, le=16)]
+    zones: Annotated[list[str], Meta(max_length=16)] | None = None
+
+
 class SubjectChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Settings to make or change a subject with. What is left out stays as it is, null is the default again;
     the number of active partitions never falls."""
@@ -54,6 +61,7 @@ class SubjectChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     ttl: _Ttl | UnsetType | None = UNSET
     max_messages: _Amount | UnsetType | None = UNSET
     max_bytes: _Amount | UnsetType | None = UNSET
+    copies: Copies | UnsetType | None = UNSET
 
 
 class Quota(msgspec.Struct, omit_defaults=True):
@@ -81,6 +89,7 @@ class SubjectSettings(msgspec.Struct, omit_defaults=True):
     ttl: int | None = None
     max_messages: int | None = None
     max_bytes: int | None = None
+    copies: Copies | None = None
 
 
 class Partition(msgspec.Struct, omit_defaults=True):

@@ -42,13 +42,7 @@ class _Run:
 async def bring_payloads(core: Core, page: ExtentPage, budget: int) -> Brought:
     """As many of the page's messages, from its first on, as fit into so many bytes with their headers."""
     runs, left, stopped_at = await _fitting(core, page.extents, budget)
-    at_once = asyncio.Semaphore(_AT_ONCE)
-
-    async def read(run: _Run) -> list[bytes | None]:
-        async with at_once:
-            return await _read(core, run)
-
-    payloads = await asyncio.gather(*map(read, runs))
+    payloads = await _read_all(core, runs)
     found = [
         (placed.message, payload)
         for run, some in zip(runs, payloads, strict=True)
@@ -58,6 +52,18 @@ async def bring_payloads(core: Core, page: ExtentPage, budget: int) -> Brought:
     if stopped_at is None:
         return Brought(found, page.next_sequence)
     return Brought(found, int(stopped_at.sequence), stopped_at if left == budget else None)
+
+
+async def _read_all(core: Core, runs: Sequence[_Run]) -> list[list[bytes | None]]:
+    if len(runs) == 1:
+        return [await _read(core, runs[0])]
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(run: _Run) -> list[bytes | None]:
+        async with at_once:
+            return await _read(core, run)
+
+    return await asyncio.gather(*map(read, runs))
 
 
 async def _fitting(core: Core, extents: Sequence[Extent], budget: int) -> tuple[list[_Run], int, Message | None]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from minitoolstream.config import Settings
 from minitoolstream.ports import (
     AuditStore,
     BucketStore,
+    CatalogStore,
     DeletionStore,
     DeliveryStore,
+    EventLetters,
     JournalStore,
     MetadataStore,
     Metrics,
     PayloadStore,
+    PeerStores,
     RestoreStore,
     RetentionStore,
     Signer,
@@ -24,6 +29,7 @@ from minitoolstream.ports import (
     TrackingStore,
     TransactionStore,
 )
+from minitoolstream.services.peer_health import PeerHealth
 from minitoolstream.services.share_work import Queues, SingleFlight
 
 if TYPE_CHECKING:
@@ -57,6 +63,12 @@ def _steady_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def utc_now() -> datetime:
+    """To the millisecond: what the catalog's engines keep."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
 @dataclass(slots=True)
 class Core:
     settings: Settings
@@ -71,6 +83,8 @@ class Core:
     deletions: DeletionStore
     audit: AuditStore
     tracking: TrackingStore
+    catalog: CatalogStore
+    peers: PeerStores
     payloads: PayloadStore
     signer: Signer
     metrics: Metrics
@@ -81,13 +95,20 @@ class Core:
     watcher: Watcher
     ceiling: Ceiling
     draining: asyncio.Event
+    event_letters: EventLetters | None = None
     flights: SingleFlight = field(default_factory=lambda: SingleFlight(_KEEP_PAGES))
     turns: Queues = field(default_factory=Queues)
+    wall: Callable[[], datetime] = utc_now
+    health: PeerHealth = field(default_factory=PeerHealth)
 
     async def close(self) -> None:
         await self.packer.close()
         await self.lanes.close()
         await self.watcher.close()
         await self.tracking.close()
+        await self.catalog.close()
+        await self.peers.close()
         await self.metadata.close()
         await self.payloads.close()
+        if self.event_letters is not None:
+            await self.event_letters.close()

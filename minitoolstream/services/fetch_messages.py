@@ -15,6 +15,7 @@ from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Extent, Message,
 from minitoolstream.domain.pack import payloads_of
 from minitoolstream.ports import ExtentPage, GetRequest
 from minitoolstream.services.core import Core
+from minitoolstream.services.nearest_copy import point_to_nearest
 
 _log = logging.getLogger(__name__)
 INLINE_MESSAGE_BYTES = 256 * KIB
@@ -27,6 +28,7 @@ class Selection:
     """What a reader asks for. Those with equal selections get the same pages.
 
     `whole`: extents, with one URL for a whole pack. `inline`: small payloads come along as base64.
+    `region`: where the reader is.
     """
 
     subject: str
@@ -35,6 +37,7 @@ class Selection:
     conditions: Filter = ()
     whole: bool = False
     inline: bool = False
+    region: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,11 @@ async def read_page(core: Core, selection: Selection, start: int) -> Page:
 
 async def signed_page(core: Core, page: ExtentPage, selection: Selection) -> Page:
     """What was read, with URLs."""
-    return _extents(core, page) if selection.whole else await _messages(core, page, inline=selection.inline)
+    return _extents(core, page) if selection.whole else await _messages(core, page, selection)
 
 
-async def _messages(core: Core, page: ExtentPage, *, inline: bool) -> MessagePage:
-    messages = await deliver(core, page.extents, inline=inline)
+async def _messages(core: Core, page: ExtentPage, selection: Selection) -> MessagePage:
+    messages = await deliver(core, page.extents, inline=selection.inline, region=selection.region)
     return MessagePage(messages, page.next_sequence, page.latest_sequence, page.next_sequence <= page.watermark)
 
 
@@ -124,19 +127,21 @@ def _extents(core: Core, page: ExtentPage) -> SignedExtents:
     return SignedExtents(signed, page.next_sequence, page.latest_sequence, page.next_sequence <= page.watermark)
 
 
-async def get_message(core: Core, sequence: int, *, inline: bool = False) -> Message:
+async def get_message(core: Core, sequence: int, *, inline: bool = False, region: str | None = None) -> Message:
     extent = await core.metadata.get_message(sequence)
     if extent is None:
         raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
-    (message,) = await deliver(core, [extent], inline=inline)
+    (message,) = await deliver(core, [extent], inline=inline, region=region)
     core.metrics.delivered(1)
     return message
 
 
-async def deliver(core: Core, extents: Sequence[Extent], *, inline: bool) -> list[Message]:
+async def deliver(core: Core, extents: Sequence[Extent], *, inline: bool, region: str | None = None) -> list[Message]:
     """The messages of extents with their URLs, small payloads too when asked for."""
     placed = [item for extent in extents for item in messages_of(extent)]
     _sign(core, placed)
+    if region is not None:
+        await point_to_nearest(core, [item.message for item in placed], region)
     if inline:
         await _bring_payloads(core, extents, placed)
     return [item.message for item in placed]

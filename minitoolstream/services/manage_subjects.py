@@ -6,12 +6,15 @@ from typing import Any
 
 from minitoolstream.domain.subject_settings import Subject
 from minitoolstream.services.core import Core
+from minitoolstream.services.follow_subjects import note_subject
 
 _CLEARED_AT_ONCE = 500
 
 
 async def put_subject(core: Core, subject: str, changes: dict[str, Any]) -> tuple[Subject, bool]:
     """The subject as it is now, and whether it was made by this."""
+    if changes.get("copies"):
+        await note_subject(core, subject, changes["copies"])
     return await core.subjects.put(subject, changes)
 
 

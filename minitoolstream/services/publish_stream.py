@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
@@ -18,25 +19,35 @@ from minitoolstream.services.put_once import put_once
 @dataclass(slots=True)
 class _Intake:
     """The bytes of an upload as they come: counted, hashed, gathered into parts. One part is on its way to the store
-    while the next is gathered."""
+    while the next is gathered, in two buffers that are used in turn."""
 
     core: Core
     upload: Upload
     part_bytes: int
-    gathered: bytearray = field(default_factory=bytearray)
+    gathered: bytearray = field(init=False)
+    spare: bytearray = field(default_factory=bytearray)
+    filled: int = 0
     received: int = 0
     number: int = 0
     hashed: hashlib._Hash = field(default_factory=hashlib.sha256)
     sending: asyncio.Task[object] | None = None
+
+    def __post_init__(self) -> None:
+        self.gathered = bytearray(self.part_bytes)
 
     async def add(self, piece: bytes) -> None:
         self.received += len(piece)
         if self.received > self.upload.size:
             raise bad_request(f"more came than the {self.upload.size} bytes that were announced", field="size")
         self.hashed.update(piece)
-        self.gathered += piece
-        while self.upload.part_size is not None and len(self.gathered) >= self.part_bytes:
-            await self._send_part()
+        left = memoryview(piece)
+        while left:
+            if self.filled == self.part_bytes:
+                await self._send_part()
+            taken = left[: self.part_bytes - self.filled]
+            self.gathered[self.filled : self.filled + len(taken)] = taken
+            self.filled += len(taken)
+            left = left[len(taken) :]
 
     async def finish(self) -> None:
         if self.received != self.upload.size:
@@ -44,24 +55,22 @@ class _Intake:
         if self.upload.sha256 is not None and self.hashed.hexdigest() != self.upload.sha256:
             raise bad_request("the bytes do not have the SHA-256 that was announced", field="sha256")
         if self.upload.part_size is None:
-            await self._send_whole()
+            name, kind = self.upload.object_name, self.upload.content_type
+            await put_once(self.core.payloads, name, bytes(self.gathered), content_type=kind)
             return
-        if self.gathered:
+        if self.filled:
             await self._send_part()
         await self._sent()
 
     async def _send_part(self) -> None:
         assert self.upload.multipart_id is not None
         await self._sent()
-        body = bytes(memoryview(self.gathered)[: self.part_bytes])
-        del self.gathered[: self.part_bytes]
         self.number += 1
-        put = self.core.payloads.put_part(self.upload.object_name, self.upload.multipart_id, self.number, body)
+        part: Any = [memoryview(self.gathered)[: self.filled]]  # not copied: what holds bytes will do
+        self.gathered, self.spare = self.spare or bytearray(self.part_bytes), self.gathered
+        self.filled = 0
+        put = self.core.payloads.put_part(self.upload.object_name, self.upload.multipart_id, self.number, part)
         self.sending = asyncio.create_task(put)
-
-    async def _send_whole(self) -> None:
-        upload = self.upload
-        await put_once(self.core.payloads, upload.object_name, bytes(self.gathered), content_type=upload.content_type)
 
     async def _sent(self) -> None:
         sending, self.sending = self.sending, None
@@ -83,7 +92,7 @@ async def publish_stream(
     if isinstance(ticket, Receipt):
         return ticket, ""
     upload = ticket.upload
-    intake = _Intake(core, upload, upload.part_size or 0)
+    intake = _Intake(core, upload, upload.part_size or upload.size)
     try:
         async for piece in pieces:
             await intake.add(piece)

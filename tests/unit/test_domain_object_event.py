@@ -64,6 +64,49 @@ def test_an_event_inside_sqs_inside_sqs_keeps_the_outer_message_id() -> None:
     assert read_event(sqs(sqs({"Records": [record()]}))) == [Delivery([CREATED], "id-0")]
 
 
+def notification(event: Any) -> dict[str, Any]:
+    return {"Type": "Notification", "TopicArn": "arn:aws:sns:x", "Message": json.dumps(event)}
+
+
+def test_an_event_of_s3_inside_sns_inside_sqs() -> None:
+    event = sqs(notification({"Records": [record(), record("other")]}), {"Records": [record()]})
+    assert read_event(event) == [
+        Delivery([CREATED, ObjectCreated("bucket", "other", 5)], "id-0"),
+        Delivery([CREATED], "id-1"),  # with raw delivery the topic leaves no trace
+    ]
+
+
+def test_an_event_of_s3_inside_sns_to_a_lambda() -> None:
+    one = {"EventSource": "aws:sns", "Sns": notification({"Records": [record()]})}
+    assert read_event({"Records": [one, one]}) == [Delivery([CREATED, CREATED])]
+
+
+def event_bridge(key: str = KEY, kind: str = "Object Created", **item: Any) -> dict[str, Any]:
+    detail = {"version": "0", "bucket": {"name": "bucket"}, "object": {"key": key, "size": 5, **item}}
+    return {"version": "0", "source": "aws.s3", "detail-type": kind, "detail": {**detail, "reason": "PutObject"}}
+
+
+def test_an_event_of_event_bridge_is_read_directly_and_inside_sqs() -> None:
+    assert read_event(event_bridge()) == [Delivery([CREATED])]
+    assert read_event(sqs(event_bridge())) == [Delivery([CREATED], "id-0")]
+
+
+def test_event_bridge_does_not_quote_keys() -> None:
+    assert read_event(event_bridge("a+b%2Bc")) == [Delivery([ObjectCreated("bucket", "a+b%2Bc", 5)])]
+
+
+def test_event_bridge_tells_of_other_things_too() -> None:
+    assert read_event(event_bridge(kind="Object Deleted")) == [Delivery([Rejected(KEY, "not_a_creation")])]
+    assert read_event(event_bridge(size="5")) == [Delivery([Rejected(KEY, "malformed_event")])]
+    assert read_event({"detail-type": "Object Created"}) == [Delivery([MALFORMED])]
+
+
+def test_a_message_without_a_readable_record_is_poison_and_keeps_its_body() -> None:
+    bad, half, test = read_event(sqs("{", {"Records": [record(), {}]}, {"Event": "s3:TestEvent"}))
+    assert (bad.is_poison, half.is_poison, test.is_poison) == (True, False, False)
+    assert bad.body == "{"
+
+
 def test_the_test_event_says_nothing() -> None:
     test = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "bucket"}
     assert read_event(test) == []
@@ -146,13 +189,25 @@ _record = st.fixed_dictionaries(
     {},
     optional={
         "eventSource": st.sampled_from(["aws:sqs", "aws:s3"]),
+        "EventSource": st.just("aws:sns") | _json,
+        "Sns": st.fixed_dictionaries({}, optional={"Message": _json | _json.map(json.dumps)}) | _json,
         "eventName": st.sampled_from(["ObjectCreated:Put", "s3:ObjectCreated:Put"]) | _json,
         "messageId": _json,
         "body": _json | _json.map(json.dumps),
         "s3": _s3 | _json,
     },
 )
-_event = st.fixed_dictionaries({}, optional={"Records": st.lists(_record | _json, max_size=4) | _json, "Event": _json})
+_event = st.fixed_dictionaries(
+    {},
+    optional={
+        "Records": st.lists(_record | _json, max_size=4) | _json,
+        "Event": _json,
+        "Type": st.just("Notification") | _json,
+        "Message": _json | _json.map(json.dumps),
+        "detail-type": st.just("Object Created") | _json,
+        "detail": _s3 | _json,
+    },
+)
 
 
 @given(_event | _json)

@@ -112,10 +112,11 @@ class S3Payloads:
         response = await self._requests.send("POST", name, query={"uploads": ""}, headers=headers)
         return xml.Document.parse(response.body).text("UploadId")
 
-    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes) -> StoredPart:
+    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes | Sequence[bytes]) -> StoredPart:
         query = {"uploadId": multipart_id, "partNumber": str(number)}
         response = await self._requests.send("PUT", name, query=query, body=body, retry=True)
-        return StoredPart(number, len(body), response.headers.get("etag", "").strip('"'))
+        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        return StoredPart(number, size, response.headers.get("etag", "").strip('"'))
 
     async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
         found: list[StoredPart] = []

@@ -22,6 +22,8 @@ SILENCE = 30.0
 JITTER = (0.05, 0.15)
 _BUSY = frozenset({"SlowDown", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "InternalError"})
 
+_FULL = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
+
 
 class StoreSilent(MtsError):  # noqa: N818 - says what happened
     """The store took a request and then said nothing: it is stuck, or a running PUT holds the key's lock."""
@@ -71,25 +73,30 @@ class S3Requests:
         raise AssertionError("unreachable")
 
     def problem(self, status: int, code: str) -> MtsError:
-        said = f"{status} {code}".strip()
-        if status == 403:
-            return unavailable(
-                f"the object store refused our credentials, or its bucket policy did ({said}): "
-                "check minio.access_key, minio.secret_key, the policy and the clocks"
-            )
-        if code == "NoSuchBucket":
-            return unavailable(
-                f"the bucket {self._sigv4.bucket} does not exist: make it (`mts up` does), or set minio.bucket"
-            )
-        if status == 404:
-            return MtsError("payload_missing", f"the object store does not have the object ({said})")
-        if status == 416:
-            return MtsError("payload_missing", "the object is shorter than its message")
-        if status == 412:
-            return MtsError("already_exists", "an object of this name exists already")
-        if status >= 500 or status in (408, 409, 429) or code in _BUSY:
-            return unavailable(f"the object store cannot serve requests now ({said})")
-        return MtsError("internal", f"the object store refused a request ({said})")
+        return problem_of(self._sigv4.bucket, status, code)
+
+
+def problem_of(bucket: str, status: int, code: str) -> MtsError:
+    """What a status that was not expected means; `code` is the one in the body."""
+    said = f"{status} {code}".strip()
+    if status == 403:
+        return unavailable(
+            f"the object store refused our credentials, or its bucket policy did ({said}): "
+            "check minio.access_key, minio.secret_key, the policy and the clocks"
+        )
+    if code == "NoSuchBucket":
+        return unavailable(f"the bucket {bucket} does not exist: make it (`mts up` does), or set minio.bucket")
+    if status == 404:
+        return MtsError("payload_missing", f"the object store does not have the object ({said})")
+    if status == 416:
+        return MtsError("payload_missing", "the object is shorter than its message")
+    if status == 412:
+        return MtsError("already_exists", "an object of this name exists already")
+    if status == 507 or code in _FULL:
+        return unavailable(f"the object store is full ({said})", full=True)
+    if status >= 500 or status in (408, 409, 429) or code in _BUSY:
+        return unavailable(f"the object store cannot serve requests now ({said})")
+    return MtsError("internal", f"the object store refused a request ({said})")
 
 
 def _unanswered(error: HttpError) -> MtsError:

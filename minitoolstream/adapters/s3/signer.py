@@ -74,6 +74,7 @@ def sigv4_of(settings: Settings, endpoint: str) -> SigV4:
         settings["minio.region"],
         settings.secret("minio.access_key"),
         settings.secret("minio.secret_key"),
+        session_token=settings["minio.session_token"],
     )
 
 

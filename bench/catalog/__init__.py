@@ -1,0 +1,1 @@
+"""How fast the catalog is, apart from the other scenarios, since it needs Cassandra."""

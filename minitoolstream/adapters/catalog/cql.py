@@ -1,0 +1,167 @@
+"""The catalog in Cassandra or ScyllaDB, by what both have: tables, logged batches, conditional writes, counters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from minitoolstream.adapters.catalog.cql_migrate import applied_versions, migrate
+from minitoolstream.adapters.catalog.cql_session import AT_ONCE, CqlPlace, CqlSession
+from minitoolstream.adapters.catalog.migrations import Migration
+from minitoolstream.adapters.catalog.values import from_cql, other_in_cql
+from minitoolstream.domain.catalog_tables import Table
+from minitoolstream.ports.catalog import Change, Key, Put, Row
+
+T = TypeVar("T")
+_IN_A_BATCH = 50
+
+
+class CqlCatalog:
+    def __init__(self, place: CqlPlace, migrations: Callable[[], Sequence[Migration]]) -> None:
+        self._session = CqlSession(place)
+        self._keyspace = place.keyspace
+        self._migrations = migrations
+        self._gets: dict[str, str] = {}
+
+    async def get(self, table: Table, key: Key) -> Row | None:
+        text = self._gets.get(table.name)
+        if text is None:
+            text = self._gets[table.name] = f"{self._select(table)} WHERE {_equal(table.key)}"
+        rows = (await self._session.ask(text, key)).rows
+        return _rows(table, rows)[0] if rows else None
+
+    async def get_many(self, table: Table, keys: Sequence[Key]) -> list[Row | None]:
+        return await _gather(self.get(table, key) for key in keys)
+
+    async def page(
+        self, table: Table, partition: Key, limit: int, *, after: Key = (), until: Key = (), descending: bool = False
+    ) -> list[Row]:
+        text, given = f"{self._select(table)} WHERE {_equal(table.partition)}", [*partition]
+        for bound, past in ((after, "<" if descending else ">"), (until, ">=" if descending else "<=")):
+            if bound:
+                names = table.clustering[: len(bound)]
+                text += f" AND ({', '.join(names)}) {past} ({', '.join('?' * len(bound))})"
+                given += bound
+        if descending:
+            text += f" ORDER BY {', '.join(f'{name} DESC' for name in table.clustering)}"
+        answer = await self._session.ask(f"{text} LIMIT ?", [*given, limit], page=limit + 1)
+        return _rows(table, answer.rows)
+
+    async def walk(self, table: Table, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
+        place = bytes.fromhex(cursor) if cursor else None
+        answer = await self._session.ask(self._select(table), page=limit, cursor=place)
+        return _rows(table, answer.rows), answer.cursor.hex() if answer.cursor else None
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        if len(changes) == 1:
+            await self._change(changes[0])
+            return
+        from cassandra.query import BatchStatement, BatchType
+
+        # Of more than a server takes in one, the first are written before the last.
+        for at in range(0, len(changes), _IN_A_BATCH):
+            batch = BatchStatement(BatchType.LOGGED)
+            for change in changes[at : at + _IN_A_BATCH]:
+                text, given = self._statement(change)
+                batch.add((await self._session.prepare(text)).bind(given))
+            batch.is_idempotent = True
+            await self._session.send(batch)
+
+    async def write_each(self, changes: Sequence[Change]) -> None:
+        await _gather(self._change(change) for change in changes)
+
+    async def put_new(self, table: Table, row: Mapping[str, Any], life: int | None = None) -> Row | None:
+        text, given = self._insert(table, row, " IF NOT EXISTS", life)
+        rows = (await self._session.ask(text, given, conditional=True)).rows
+        if rows[0]["[applied]"]:
+            return None
+        return {name: from_cql(kind, rows[0].get(name)) for name, kind in table.columns}
+
+    async def put_if(self, table: Table, row: Mapping[str, Any], expected: Mapping[str, Any]) -> Row | None:
+        changed = [name for name in row if name not in table.key]
+        text = f"UPDATE {self._name(table)} SET {', '.join(f'{name} = ?' for name in changed)}"  # noqa: S608 # nosec B608
+        text += f" WHERE {_equal(table.key)} IF {_equal(expected)}"
+        key = tuple(row[name] for name in table.key)
+        given = [*(row[name] for name in changed), *key, *expected.values()]
+        rows = (await self._session.ask(text, given, conditional=True)).rows
+        return None if rows[0]["[applied]"] else await self.get(table, key) or {}
+
+    async def delete_if(self, table: Table, key: Key, expected: Mapping[str, Any]) -> bool:
+        text = f"DELETE FROM {self._name(table)} WHERE {_equal(table.key)} IF {_equal(expected)}"  # noqa: S608 # nosec B608
+        rows = (await self._session.ask(text, [*key, *expected.values()], conditional=True)).rows
+        return bool(rows[0]["[applied]"])
+
+    async def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
+        sums = ", ".join(f"{name} = {name} + ?" for name in amounts)
+        text = f"UPDATE {self._name(table)} SET {sums} WHERE {_equal(table.key)}"  # noqa: S608 # nosec B608
+        await self._session.ask(text, [*amounts.values(), *key], idempotent=False)
+
+    async def migrate(self) -> list[str]:
+        return await migrate(self._session, self._migrations())
+
+    async def versions(self) -> tuple[list[str], list[str]]:
+        applied = await applied_versions(self._session)
+        return applied, [one.version for one in self._migrations() if one.version not in applied]
+
+    async def check(self) -> None:
+        await self._session.run("SELECT release_version FROM system.local")
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _change(self, change: Change) -> None:
+        text, given = self._statement(change)
+        await self._session.ask(text, given)
+
+    def _statement(self, change: Change) -> tuple[str, list[Any]]:
+        if not isinstance(change, Put):
+            text = f"DELETE FROM {self._name(change.table)} WHERE {_equal(change.table.key)}"  # noqa: S608 # nosec B608
+            return text, list(change.key)
+        if change.plus or change.minus:
+            return self._update(change)
+        return self._insert(change.table, change.row, "", change.life)
+
+    def _insert(self, table: Table, row: Mapping[str, Any], condition: str, life: int | None) -> tuple[str, list[Any]]:
+        text = f"INSERT INTO {self._name(table)} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}){condition}"  # noqa: S608 # nosec B608
+        given = list(row.values())
+        return (f"{text} USING TTL ?", [*given, life]) if life else (text, given)
+
+    def _update(self, put: Put) -> tuple[str, list[Any]]:
+        """Sets change element by element: two that change different ones do not undo each other."""
+        table = put.table
+        parts: list[tuple[str, Any]] = [(f"{name} = ?", row) for name, row in put.row.items() if name not in table.key]
+        parts += [(f"{name} = {name} + ?", some) for name, some in (put.plus or {}).items()]
+        parts += [(f"{name} = {name} - ?", some) for name, some in (put.minus or {}).items()]
+        text = f"UPDATE {self._name(table)} SET {', '.join(part for part, _ in parts)} WHERE {_equal(table.key)}"  # noqa: S608 # nosec B608
+        return text, [*(value for _, value in parts), *(put.row[name] for name in table.key)]
+
+    def _select(self, table: Table) -> str:
+        return f"SELECT {', '.join(table.types)} FROM {self._name(table)}"  # noqa: S608 # nosec B608
+
+    def _name(self, table: Table) -> str:
+        return f"{self._keyspace}.{table.name}"
+
+
+def _equal(names: Iterable[str]) -> str:
+    return " AND ".join(f"{name} = ?" for name in names)
+
+
+def _rows(table: Table, found: Iterable[Sequence[Any]]) -> list[Row]:
+    names, others = tuple(table.types), other_in_cql(table)
+    rows = [dict(zip(names, values, strict=True)) for values in found]
+    for row in rows:
+        for name, kind in others:
+            row[name] = from_cql(kind, row[name])
+    return rows
+
+
+async def _gather(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """All of them, some at a time."""
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def one(call: Awaitable[T]) -> T:
+        async with at_once:
+            return await call
+
+    return await asyncio.gather(*map(one, calls))

@@ -1,0 +1,179 @@
+"""Whether the catalog's rows fit each other, and with `deep` whether copies are where rows say; mended on demand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEMENTS, REFS, TTL_QUEUE, Table
+from minitoolstream.domain.cid import Cid, read_binary
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pin import NOBODY, Pin, day_of, pin_of, ttl_bucket
+from minitoolstream.ports.catalog import Change, Delete, Put, Row
+from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.core import Core
+from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.place_copies import expires, listed, look_at
+
+_PAGE = 500
+_MOST = 1000
+"""Findings that are listed; all are counted."""
+_UNDER_WAY = timedelta(seconds=60)
+"""What changed so lately may be between two of its writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    kind: str
+    cid: str
+    about: str = ""
+
+
+@dataclass(slots=True)
+class CatalogReport:
+    pins: int = 0
+    placements: int = 0
+    copies: int = 0
+    findings: int = 0
+    mended: int = 0
+    found: list[Finding] = field(default_factory=list)
+
+
+class _Check:
+    def __init__(self, core: Core, *, mend: bool, deep: bool) -> None:
+        self._core = core
+        self._mend = mend
+        self._deep = deep
+        self._now = core.wall()
+        self.report = CatalogReport()
+
+    async def run(self) -> CatalogReport:
+        async for rows in _all(self._core, PINS):
+            placements = await self._core.catalog.get_many(PLACEMENTS, [_key(row) for row in rows])
+            for row, placement in zip(rows, placements, strict=True):
+                self.report.pins += 1
+                pin = pin_of(row)
+                if self._now - pin.updated_at > _UNDER_WAY:
+                    await self._pin(pin, placement)
+        async for rows in _all(self._core, PLACEMENTS):
+            pins = await self._core.catalog.get_many(PINS, [_key(row) for row in rows])
+            for row, there in zip(rows, pins, strict=True):
+                self.report.placements += 1
+                if there is None and self._old(row["updated_at"]):
+                    cid = read_binary(row["cid_bin"])
+                    await self._tell("placement without a pin", cid, [look_at(cid, self._now)])
+        async for rows in _all(self._core, BY_PEER):
+            placements = await self._core.catalog.get_many(PLACEMENTS, [_key(row) for row in rows])
+            for row, placement in zip(rows, placements, strict=True):
+                await self._by_peer(row, placement)
+        async for rows in _all(self._core, BY_OWNER):
+            await self._lists(rows)
+        async for rows in _all(self._core, REFS):
+            await self._refs(rows)
+        return self.report
+
+    def _old(self, moment: object) -> bool:
+        return moment is None or self._now - moment > _UNDER_WAY  # type: ignore[operator]
+
+    async def _tell(self, kind: str, cid: Cid, mend: list[Change], about: str = "") -> None:
+        self.report.findings += 1
+        if len(self.report.found) < _MOST:
+            self.report.found.append(Finding(kind, cid.text, about))
+        if self._mend and mend:
+            await self._core.catalog.write(mend)
+            self.report.mended += 1
+
+    async def _pin(self, pin: Pin, placement: Row | None) -> None:
+        look: list[Change] = [look_at(pin.cid, self._now)]
+        if pin.ended:
+            await self._tell("unpinned, and still there", pin.cid, look)
+            return
+        if placement is None:
+            await self._tell("pin without a placement", pin.cid, look)
+            return
+        if placement["desired"] != placement["actual"] or placement["in_progress"]:
+            about = f"wanted {_names(placement['desired'])}, there {_names(placement['actual'])}"
+            await self._tell("drift", pin.cid, look, about)
+        await self._rows_of(pin, placement)
+        if self._deep:
+            await self._copies_of(pin, placement)
+
+    async def _rows_of(self, pin: Pin, placement: Row) -> None:
+        keys = [(peer, *pin.key) for peer in sorted(placement["actual"])]
+        for key, row in zip(keys, await self._core.catalog.get_many(BY_PEER, keys), strict=True):
+            if row is None or row["state"] != 2:
+                names = dict(zip(BY_PEER.key, key, strict=True))
+                state = {"state": 2, "last_seen": self._now, "pin_size": pin.size}
+                await self._tell("not in its peer's list", pin.cid, [Put(BY_PEER, {**names, **state})], key[0])
+        entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
+        if await self._core.catalog.get(BY_OWNER, entry) is None:
+            await self._tell("not in its owner's list", pin.cid, listed(pin), pin.owner)
+        if pin.expires_at is not None and pin.expires_at > self._now:
+            place = (ttl_bucket(pin.expires_at), pin.expires_at, pin.cid.binary)
+            if await self._core.catalog.get(TTL_QUEUE, place) is None:
+                await self._tell("not in the queue of its end", pin.cid, [expires(pin.cid, pin.expires_at, self._now)])
+
+    async def _copies_of(self, pin: Pin, placement: Row) -> None:
+        known = {peer.id for peer in self._core.peers.peers()}
+        for peer in sorted(placement["actual"] & known):
+            self.report.copies += 1
+            try:
+                there = await self._core.peers.payloads(peer).find(key_of(pin.cid))
+            except MtsError as error:
+                await self._tell("peer not reached", pin.cid, [], f"{peer}: {error.message}")
+                continue
+            if there is None or (pin.size is not None and there.size != pin.size):
+                key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
+                lost = Put(PLACEMENTS, {**key, "drift_detected": True}, minus={"actual": frozenset({peer})})
+                await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)
+
+    async def _by_peer(self, row: Row, placement: Row | None) -> None:
+        """A row without a placement; one of a peer that has nothing to do with it."""
+        known = placement is not None and row["peer_id"] in (
+            placement["desired"] | placement["actual"] | placement["in_progress"] | placement["failed"]
+        )
+        if not known and self._old(row["last_seen"]):
+            key = (row["peer_id"], row["mh_prefix"], row["cid_bin"])
+            await self._tell(
+                "in the list of a peer that has it not", read_binary(row["cid_bin"]), [Delete(BY_PEER, key)], key[0]
+            )
+
+    async def _lists(self, rows: list[Row]) -> None:
+        cids = [read_binary(row["cid_bin"]) for row in rows]
+        pins = await self._core.catalog.get_many(PINS, [(cid.prefix, cid.binary) for cid in cids])
+        for row, cid, there in zip(rows, cids, pins, strict=True):
+            fits = there is not None and (there["owner"], there["created_at"]) == (row["owner"], row["created_at"])
+            if not fits and self._old(row["created_at"]):
+                key = (row["owner"], row["day"], row["created_at"], row["cid_bin"])
+                await self._tell("in the list of one who has it not", cid, [Delete(BY_OWNER, key)], row["owner"])
+
+    async def _refs(self, rows: list[Row]) -> None:
+        for row in rows:
+            cid = read_binary(row["cid_bin"])
+            pin = await find_pin(self._core, cid)
+            if (pin is None or (pin.ended and pin.owner == NOBODY)) and self._old(row["created_at"]):
+                await self._tell("held by a message, and not pinned", cid, [], row["ref"])
+
+
+async def check_catalog(core: Core, *, mend: bool = False, deep: bool = False) -> CatalogReport:
+    """What changes meanwhile is left out."""
+    return await _Check(core, mend=mend, deep=deep).run()
+
+
+async def _all(core: Core, table: Table) -> AsyncIterator[list[Row]]:
+    cursor: str | None = None
+    while True:
+        rows, cursor = await core.catalog.walk(table, cursor, _PAGE)
+        if rows:
+            yield rows
+        if cursor is None:
+            return
+
+
+def _key(row: Row) -> tuple[int, bytes]:
+    return row["mh_prefix"], row["cid_bin"]
+
+
+def _names(peers: frozenset[str]) -> str:
+    return ", ".join(sorted(peers)) or "none"

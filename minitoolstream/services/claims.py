@@ -1,0 +1,40 @@
+"""Shares of work: a claim is given to one holder at a time, and ends by itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from minitoolstream.domain.catalog_tables import CLAIMS
+from minitoolstream.services.core import Core
+
+SECONDS = 60.0
+"""How long a claim lasts unless it is taken again."""
+
+
+async def take_claim(core: Core, name: str, holder: str, seconds: float = SECONDS) -> bool:
+    """Also for longer, by who has it. False while another has it."""
+    now = core.wall()
+    row = {"name": name, "holder": holder, "until": now + timedelta(seconds=seconds)}
+    there = await core.catalog.put_new(CLAIMS, row)
+    if there is None:
+        return True
+    if there["holder"] != holder and there["until"] is not None and there["until"] > now:
+        return False
+    expected = {"holder": there["holder"], "until": there["until"]}
+    return await core.catalog.put_if(CLAIMS, row, expected) is None
+
+
+async def give_up_claim(core: Core, name: str, holder: str) -> None:
+    now = core.wall()
+    await core.catalog.put_if(CLAIMS, {"name": name, "holder": holder, "until": now}, {"holder": holder})
+
+
+async def place_of(core: Core, name: str) -> str | None:
+    """Where the work under this claim goes on."""
+    row = await core.catalog.get(CLAIMS, (name,))
+    return row["place"] if row else None
+
+
+async def set_place(core: Core, name: str, holder: str, place: str | None) -> bool:
+    """Only by who has the claim."""
+    return await core.catalog.put_if(CLAIMS, {"name": name, "place": place}, {"holder": holder}) is None

@@ -1,0 +1,151 @@
+"""One copy of a content to a peer, from whoever has it: whole or in parts, its digest checked on the way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.pin import Pin
+from minitoolstream.ports import PayloadStore
+from minitoolstream.ports.catalog import Row
+from minitoolstream.services.core import Core
+
+T = TypeVar("T")
+PREFIX = "cid/"
+"""Where copies lie in a peer's bucket: `cid/<content id>`."""
+PART = 16 * MIB
+_TYPE = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Bytes of a content. `size` is None where it must be asked for."""
+
+    name: str
+    store: PayloadStore
+    key: str
+    first: int = 0
+    size: int | None = None
+
+
+def key_of(cid: Cid) -> str:
+    return f"{PREFIX}{cid}"
+
+
+def sources(core: Core, cid: Cid, pin: Pin | None, actual: Sequence[str], refs: Sequence[Row]) -> list[Source]:
+    """Where its bytes may be: messages that hold it, or of which it was made, peers that have it, and then those that
+    may."""
+    found = [
+        Source("the messages' bucket", core.payloads, ref["object_name"], ref["first_byte"] or 0, ref["size"])
+        for ref in refs
+        if ref["object_name"]
+    ]
+    if pin is not None and pin.source is not None:
+        first, size, name = pin.source
+        found.append(Source("the messages' bucket", core.payloads, name, first, size))
+    known = [peer.id for peer in core.peers.peers()]
+    order = [peer for peer in actual if peer in known] + [peer for peer in known if peer not in actual]
+    return found + [Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid)) for peer in order]
+
+
+async def copy_content(cid: Cid, target: PayloadStore, found: Sequence[Source]) -> int:
+    """Its size. The first source that has it whole is used; MtsError of the last one when none has."""
+    problem = MtsError("payload_missing", "no store has its bytes")
+    key = key_of(cid)
+    for source in found:
+        if source.store is target:
+            continue
+        try:
+            size = source.size if source.size is not None else await _size_of(source)
+            if size is None:
+                continue
+            return await _copy(cid, target, key, source, size)
+        except MtsError as error:
+            if error.details.get("at_target"):
+                raise
+            problem = MtsError(error.code, f"{source.name}: {error.message}", error.details)
+    # Looked at last: it costs a request, and most have it from elsewhere.
+    size = await _there_already(cid, target, key)
+    if size is None:
+        raise problem
+    return size
+
+
+async def _there_already(cid: Cid, target: PayloadStore, key: str) -> int | None:
+    """The size of what the target has under this name, if that is the content."""
+    there = await at_target(target.find(key))
+    if there is None:
+        return None
+    digest = hashlib.sha256()
+    async for _, body in _parts(Source("", target, key), there.size):
+        digest.update(body)
+    _check(cid, digest.digest())
+    return there.size
+
+
+async def _size_of(source: Source) -> int | None:
+    about = await source.store.find(source.key)
+    return about.size if about else None
+
+
+async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> int:
+    if size <= PART:
+        body = await source.store.get_range(source.key, source.first, source.first + size - 1) if size else b""
+        _check(cid, hashlib.sha256(body).digest())
+        await at_target(_put(target, key, body))
+        return size
+    there = await at_target(target.find(key))
+    if there is not None and there.size == size:
+        return size
+    await _copy_parts(cid, target, key, source, size)
+    return size
+
+
+async def _put(target: PayloadStore, key: str, body: bytes) -> None:
+    """What is there already is the same content: only whole, checked ones get this name."""
+    try:
+        await target.put_new(key, body, content_type=_TYPE)
+    except MtsError as error:
+        if error.code != "already_exists":
+            raise
+        there = await target.find(key)
+        if there is None or there.size != len(body):
+            raise MtsError("size_mismatch", "the peer has something else under this name") from None
+
+
+async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> None:
+    multipart = await at_target(target.create_multipart(key, content_type=_TYPE, metadata={}))
+    try:
+        parts, digest = [], hashlib.sha256()
+        async for number, body in _parts(source, size):
+            digest.update(body)
+            parts.append(await at_target(target.put_part(key, multipart, number, body)))
+        _check(cid, digest.digest())
+        await at_target(target.complete_multipart(key, multipart, parts))
+    except BaseException:
+        await target.abort_multipart(key, multipart)
+        raise
+
+
+async def _parts(source: Source, size: int) -> AsyncIterator[tuple[int, bytes]]:
+    for number, at in enumerate(range(0, size, PART), 1):
+        last = min(at + PART, size) - 1
+        yield number, await source.store.get_range(source.key, source.first + at, source.first + last)
+
+
+def _check(cid: Cid, digest: bytes) -> None:
+    if digest != cid.digest:
+        raise MtsError("checksum_mismatch", "its bytes are not those that its id names")
+
+
+async def at_target(work: Awaitable[T]) -> T:
+    """What fails at the target no other source mends."""
+    try:
+        return await work
+    except MtsError as error:
+        raise MtsError(error.code, error.message, {**error.details, "at_target": True}) from error

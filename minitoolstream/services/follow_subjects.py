@@ -1,0 +1,172 @@
+"""Subjects that ask for copies: their messages hold contents as long as they are there.
+
+Messages are followed behind a cursor, off the way of any publish; whoever dies in between, the next goes on."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from minitoolstream.domain.catalog_tables import REFS_BY_SUBJECT, SUBJECTS
+from minitoolstream.domain.cid import Cid, cid_of_sha256, read_binary
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.message import Extent, Placed, messages_of
+from minitoolstream.domain.placement import check_rf
+from minitoolstream.domain.subject_settings import Copies
+from minitoolstream.ports.catalog import Delete, Put, Row
+from minitoolstream.services.claims import give_up_claim, take_claim
+from minitoolstream.services.core import Core
+from minitoolstream.services.hold_content import hold_content, let_go
+from minitoolstream.services.pin_message import cid_of_message, reference_of
+from minitoolstream.services.place_copies import live_peers
+
+READ_UP_TO = 8 * MIB
+"""Larger payloads without a digest are left to the Spark step."""
+_ALL = 0
+_MOST = 1000
+_PAGE = 200
+_PART = 1 << 20
+_MAYBE_COMING = timedelta(seconds=60)
+_log = logging.getLogger(__name__)
+
+
+def part_of(sequence: int) -> int:
+    return sequence // _PART
+
+
+async def note_subject(core: Core, subject: str, copies: Mapping[str, Any]) -> None:
+    """Written before the setting itself: a subject that asks for copies is never forgotten."""
+    check_rf(int(copies["rf"]), await live_peers(core), copies.get("zones") or ())
+    key = {"slice": _ALL, "subject": subject, "noted_at": core.wall()}
+    there = await core.catalog.get(SUBJECTS, (_ALL, subject))
+    first = {} if there else {"next_sequence": 1, "first_sequence": 1}
+    await core.catalog.write([Put(SUBJECTS, {**key, **first})])
+
+
+async def follow_subjects(core: Core) -> tuple[int, int]:
+    """How many messages hold a content since this run, and how many do no more."""
+    held = gone = 0
+    after: tuple[str, ...] = ()
+    while rows := await core.catalog.page(SUBJECTS, (_ALL,), _MOST, after=after):
+        for row in rows:
+            more_held, more_gone = await _follow(core, row)
+            held, gone = held + more_held, gone + more_gone
+        after = (rows[-1]["subject"],)
+    return held, gone
+
+
+async def _follow(core: Core, row: Row) -> tuple[int, int]:
+    name, holder = f"subject/{row['subject']}", secrets.token_hex(8)
+    if not await take_claim(core, name, holder):
+        return 0, 0
+    try:
+        copies = await _copies_of(core, row["subject"])
+        held = await _hold_new(core, row, copies) if copies else 0
+        gone = await _let_go_old(core, row, everything=copies is None)
+        if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING:
+            await core.catalog.write([Delete(SUBJECTS, (_ALL, row["subject"]))])
+        return held, gone
+    finally:
+        await give_up_claim(core, name, holder)
+
+
+async def _copies_of(core: Core, subject: str) -> Copies | None:
+    try:
+        return (await core.subjects.get(subject)).settings.copies
+    except MtsError as error:
+        if error.code != "unknown_subject":
+            raise
+        return None
+
+
+async def _hold_new(core: Core, row: Row, copies: Copies) -> int:
+    subject, start, held = row["subject"], int(row["next_sequence"] or 1), 0
+    while True:
+        page = await core.metadata.get_messages(subject, start, _PAGE)
+        for extent in page.extents:
+            held += await _hold(core, extent, copies)
+        if page.next_sequence > start:
+            start = page.next_sequence
+            await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "next_sequence": start})])
+        if not page.extents:
+            return held
+
+
+async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) -> int:
+    """Messages whose digests somebody computed; what is wrong, the copy finds out. How many hold their content now."""
+    copies = await _copies_of(core, subject)
+    held = 0
+    for sequence, digest in digests.items() if copies else ():
+        extent = await core.metadata.get_message(sequence)
+        if extent is None or extent.subject != subject or extent.missing or extent.unverified:
+            continue
+        assert copies is not None
+        (placed,) = messages_of(extent)
+        await _note(core, placed, cid_of_sha256(digest), copies)
+        held += 1
+    return held
+
+
+async def _note(core: Core, placed: Placed, cid: Cid, copies: Copies) -> None:
+    sequence, subject = int(placed.message.sequence), placed.message.subject
+    entry = {"subject": subject, "part": part_of(sequence), "sequence": sequence, "cid_bin": cid.binary}
+    await core.catalog.write([Put(REFS_BY_SUBJECT, entry)])
+    await hold_content(core, cid, reference_of(placed, copies.rf, frozenset(copies.zones or ())))
+
+
+async def _hold(core: Core, extent: Extent, copies: Copies) -> int:
+    held = 0
+    if extent.missing or extent.unverified:
+        return 0
+    for placed in messages_of(extent):
+        known = extent.sha256 is not None and placed.first_byte is None
+        if not known and placed.message.size > READ_UP_TO:
+            continue
+        try:
+            cid = await cid_of_message(core, extent, placed)
+        except MtsError as error:
+            if error.code != "payload_missing":
+                raise
+            _log.warning("message %s has no copies: %s", placed.message.sequence, error.message)
+            continue
+        await _note(core, placed, cid, copies)
+        held += 1
+    return held
+
+
+async def _let_go_old(core: Core, row: Row, *, everything: bool) -> int:
+    """Messages go from the head of their subject: what lies before its first one is gone."""
+    subject, first = row["subject"], int(row["first_sequence"] or 1)
+    end = int(row["next_sequence"] or 1)
+    if not everything:
+        page = await core.metadata.get_messages(subject, 0, 1)
+        there = [extent.sequence - extent.count + 1 for extent in page.extents]
+        end = min([*there, page.next_sequence])
+    gone = 0
+    for part in range(part_of(first), part_of(max(first, end - 1)) + 1):
+        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=(end - 1,)):
+            for entry in entries:
+                await let_go_of(core, subject, entry)
+            gone += len(entries)
+    if end > first:
+        await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": end})])
+    return gone
+
+
+async def let_go_of(core: Core, subject: str, entry: Row) -> None:
+    """The list's entry goes last: it leads to the reference."""
+    cid, sequence = read_binary(entry["cid_bin"]), entry["sequence"]
+    await let_go(core, cid, [f"message/{sequence}"])
+    await core.catalog.write([Delete(REFS_BY_SUBJECT, (subject, part_of(sequence), sequence))])
+
+
+async def forget_messages(core: Core, subject: str, sequences: Iterable[int]) -> None:
+    """Messages that were deleted for good."""
+    for sequence in sequences:
+        entry = await core.catalog.get(REFS_BY_SUBJECT, (subject, part_of(sequence), sequence))
+        if entry is not None:
+            await let_go_of(core, subject, entry)

@@ -1,0 +1,101 @@
+"""References: messages that hold a content. The same bytes published twice are one entry with two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS, REFS
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import unavailable
+from minitoolstream.domain.pin import NOBODY, QUEUED, UNPINNING, Pin, next_version
+from minitoolstream.ports.catalog import Change, Delete, Put
+from minitoolstream.services.core import Core
+from minitoolstream.services.pin_holders import TRIES, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.place_copies import (
+    assigned,
+    count,
+    desired_of,
+    event,
+    listed,
+    live_peers,
+    look_at,
+    unlisted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`name` is the message's, for ever; its bytes are in the messages' bucket at `first_byte` of an object."""
+
+    name: str
+    rf: int
+    zones: frozenset[str]
+    object_name: str
+    first_byte: int | None
+    size: int
+
+
+async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
+    """Repeating it changes nothing."""
+    now = core.wall()
+    row = {
+        "cid_bin": cid.binary,
+        "ref": reference.name,
+        "rf": reference.rf,
+        "zones": reference.zones,
+        "object_name": reference.object_name,
+        "first_byte": reference.first_byte,
+        "size": reference.size,
+        "created_at": now,
+    }
+    await core.catalog.write([look_at(cid, now), Put(REFS, row)])
+    for _ in range(TRIES):
+        refs = await refs_of(core, cid)
+        before = await find_pin(core, cid)
+        if before is None:
+            fresh = with_needs(Pin(cid, NOBODY, 1, QUEUED, 1, now, now, size=reference.size), refs)
+            if await core.catalog.put_new(PINS, fresh.row()) is None:
+                await count(core, cid, 1, reference.size)
+                return await _follow(core, fresh, None)
+            continue
+        after = with_needs(_revived(before), refs)
+        after = replace(after, version=next_version(before.version), updated_at=now)
+        if await change_pin(core, before, after):
+            return await _follow(core, after, before)
+    raise unavailable(f"{cid} is being changed by many at once: try again")
+
+
+async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
+    """These messages are gone. True when nobody holds the content any more: its copies go."""
+    now = core.wall()
+    deletes: list[Change] = [Delete(REFS, (cid.binary, name)) for name in names]
+    await core.catalog.write([look_at(cid, now), *deletes])
+    for _ in range(TRIES):
+        before = await find_pin(core, cid)
+        if before is None or before.ended:
+            return True
+        refs = await refs_of(core, cid)
+        held = refs or before.owner != NOBODY
+        after = with_needs(before, refs) if held else replace(before, status=UNPINNING)
+        after = replace(after, version=next_version(before.version), updated_at=now)
+        if await change_pin(core, before, after):
+            ended = after.ended
+            await core.catalog.write([event(cid, now, "let go", "expiry"), *([unlisted(before)] if ended else [])])
+            return ended
+    raise unavailable(f"{cid} is being changed by many at once: try again")
+
+
+def _revived(pin: Pin) -> Pin:
+    return replace(pin, owner=NOBODY, status=QUEUED, metadata={}, expires_at=None) if pin.ended else pin
+
+
+async def _follow(core: Core, pin: Pin, before: Pin | None) -> None:
+    now = core.wall()
+    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
+    had = frozenset(placement.get("desired", ()))
+    desired = desired_of(pin, await live_peers(core), frozenset(placement.get("actual", ())))
+    changes = assigned(pin, had, desired, now) if desired != had else []
+    if before is None or (before.owner, before.created_at) != (pin.owner, pin.created_at):
+        changes += listed(pin)
+    await core.catalog.write([*changes, look_at(pin.cid, now)])

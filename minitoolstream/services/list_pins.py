@@ -1,0 +1,130 @@
+"""An owner's pins, the newest first, by time, status, name and tags; pages cost the same wherever they begin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS
+from minitoolstream.domain.cid import Cid, read_binary, read_cid
+from minitoolstream.domain.errors import bad_request
+from minitoolstream.domain.pin import STATUSES, Pin, day_of, pin_of
+from minitoolstream.ports.catalog import Row
+from minitoolstream.services.core import Core
+from minitoolstream.services.manage_pins import PinState
+
+_AT_ONCE = 200
+LOOKED_AT = 10_000
+"""Most pins that one request looks at; it says where to go on."""
+_DAYS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PinFilter:
+    """`match`: exact, iexact, partial, ipartial. `metadata`: names and values that a pin must have."""
+
+    statuses: frozenset[str] = frozenset(STATUSES[:4])
+    name: str | None = None
+    match: str = "exact"
+    tag: str | None = None
+    cids: frozenset[Cid] | None = None
+    before: datetime | None = None
+    after: datetime | None = None
+    metadata: Mapping[str, str] | None = None
+
+    def takes(self, pin: Pin) -> bool:
+        fits = STATUSES[pin.status] in self.statuses and (self.tag is None or self.tag in pin.tags)
+        fits = fits and (self.before is None or pin.created_at < self.before)
+        fits = fits and (self.after is None or pin.created_at > self.after)
+        fits = fits and all(pin.own_metadata.get(name) == value for name, value in (self.metadata or {}).items())
+        return fits and (self.name is None or self._named(pin.name or ""))
+
+    def _named(self, name: str) -> bool:
+        wanted = self.name or ""
+        if self.match in ("iexact", "ipartial"):
+            name, wanted = name.casefold(), wanted.casefold()
+        return name == wanted if self.match in ("exact", "iexact") else wanted in name
+
+
+@dataclass(frozen=True, slots=True)
+class PinPage:
+    """`next`: where the next page begins; None at the end."""
+
+    pins: list[PinState]
+    next: str | None
+
+
+async def list_pins(core: Core, owner: str, wanted: PinFilter, limit: int, cursor: str | None = None) -> PinPage:
+    if wanted.cids is not None:
+        return await _named(core, owner, wanted, limit)
+    found: list[Pin] = []
+    looked, last = 0, None
+    async for rows in _backwards(core, owner, wanted, read_cursor(cursor) if cursor else None):
+        pins = await core.catalog.get_many(PINS, [(read_binary(row["cid_bin"]).prefix, row["cid_bin"]) for row in rows])
+        for row, there in zip(rows, pins, strict=True):
+            if looked >= LOOKED_AT or len(found) == limit:
+                assert last is not None
+                return PinPage(await _placed(core, found), write_cursor(last))
+            looked, last = looked + 1, row
+            pin = pin_of(there) if there is not None else None
+            # An entry may be older than the pin it leads to: it has another owner, or begun anew.
+            current = pin is not None and (pin.owner, pin.created_at) == (row["owner"], row["created_at"])
+            if pin is not None and current and wanted.takes(pin):
+                found.append(pin)
+    return PinPage(await _placed(core, found), None)
+
+
+async def _backwards(
+    core: Core, owner: str, wanted: PinFilter, place: tuple[datetime, Cid] | None
+) -> AsyncIterator[list[Row]]:
+    """Entries of an owner's list, the newest first."""
+    newest = place[0] if place else wanted.before
+    day_after: tuple[str, ...] = (day_of(newest) + "~",) if newest else ()
+    while True:
+        days = await core.catalog.page(OWNER_DAYS, (owner,), _DAYS, after=day_after, descending=True)
+        for day in (row["day"] for row in days):
+            if wanted.after is not None and day < day_of(wanted.after):
+                return
+            behind: tuple[object, ...] = ()
+            if place is not None and day == day_of(place[0]):
+                behind = (place[0], place[1].binary)
+            elif wanted.before is not None and day == day_of(wanted.before):
+                behind = (wanted.before,)
+            while True:
+                rows = await core.catalog.page(BY_OWNER, (owner, day), _AT_ONCE, after=behind, descending=True)
+                if rows:
+                    yield rows
+                    behind = (rows[-1]["created_at"], rows[-1]["cid_bin"])
+                if len(rows) < _AT_ONCE:
+                    break
+        if len(days) < _DAYS:
+            return
+        day_after = (days[-1]["day"],)
+
+
+async def _named(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPage:
+    keys = [(cid.prefix, cid.binary) for cid in wanted.cids or ()]
+    pins = [pin_of(row) for row in await core.catalog.get_many(PINS, keys) if row is not None]
+    mine = sorted((pin for pin in pins if pin.owner == owner and wanted.takes(pin)), key=lambda pin: pin.created_at)
+    return PinPage(await _placed(core, mine[::-1][:limit]), None)
+
+
+async def _placed(core: Core, pins: list[Pin]) -> list[PinState]:
+    placements = await core.catalog.get_many(PLACEMENTS, [pin.key for pin in pins])
+    return [PinState(pin, placement or {}) for pin, placement in zip(pins, placements, strict=True)]
+
+
+def write_cursor(row: Row) -> str:
+    return f"{row['created_at'].isoformat()}_{read_binary(row['cid_bin'])}"
+
+
+def read_cursor(cursor: str) -> tuple[datetime, Cid]:
+    moment, _, cid = cursor.partition("_")
+    try:
+        at = datetime.fromisoformat(moment.replace(" ", "+"))  # a + that came unescaped
+    except ValueError:
+        raise bad_request("cursor is not one that a list has given", field="cursor") from None
+    if at.tzinfo is None:
+        raise bad_request("cursor is not one that a list has given", field="cursor")
+    return at, read_cid(cid, "cursor")

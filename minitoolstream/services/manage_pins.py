@@ -1,0 +1,255 @@
+"""Pins: made, read, changed and ended by their owners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.pin import (
+    NOBODY,
+    QUEUED,
+    UNPINNING,
+    Pin,
+    Wish,
+    check_version,
+    check_wish,
+    next_version,
+    no_such_pin,
+    stale,
+)
+from minitoolstream.domain.placement import Peer, check_rf
+from minitoolstream.ports.catalog import Change, Row
+from minitoolstream.services.core import Core
+from minitoolstream.services.operations import Operation
+from minitoolstream.services.pin_holders import TRIES, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.place_copies import (
+    assigned,
+    count,
+    desired_of,
+    event,
+    expires,
+    listed,
+    live_peers,
+    look_at,
+    unlisted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks. `all_owners`: may act on everybody's pins."""
+
+    owner: str
+    all_owners: bool = False
+
+    def may(self, pin: Pin) -> bool:
+        return self.all_owners or pin.owner == self.owner
+
+
+@dataclass(frozen=True, slots=True)
+class PinState:
+    """A pin with where its copies are; `placement` is empty while none was chosen."""
+
+    pin: Pin
+    placement: Row
+
+
+async def create_pin(
+    core: Core, actor: Actor, cid: Cid, wish: Wish, operation_id: str | None = None
+) -> tuple[PinState, bool]:
+    """The pin, and whether it is new. One that its owner has already is changed to what is asked for."""
+    now = core.wall()
+    check_wish(wish, now)
+    peers = await live_peers(core)
+    rf = check_rf(_rf(core, wish), peers, wish.zones or ())
+    operation = Operation(core, actor.owner, operation_id, "create", cid.text, *_words(wish))
+    if (answer := await operation.answer()) is not None:
+        return await get_pin(core, actor, cid), bool(answer["created"])
+    await _plan(core, cid, wish)
+    pin, before = await _write_new(core, actor, cid, replace(wish, rf=rf))
+    created = before is None or before.owner == NOBODY or before.ended
+    changes, placement = await _followers(core, pin, before, peers)
+    written = core.catalog.write([*changes, event(cid, now, "pinned", actor.owner, rf=pin.rf)])
+    await asyncio.gather(written, *([count(core, cid, 1)] if before is None else []))
+    await operation.done(created=created)
+    return PinState(pin, placement), created
+
+
+async def get_pin(core: Core, actor: Actor, cid: Cid) -> PinState:
+    return await _state(core, await _own(core, actor, cid))
+
+
+async def update_pin(
+    core: Core, actor: Actor, cid: Cid, wish: Wish, *, version: int | None = None, operation_id: str | None = None
+) -> PinState:
+    """With `version`, only when that is the current one: of two that change it, one is told so."""
+    now = core.wall()
+    check_wish(wish, now)
+    check_version(version)
+    operation = Operation(core, actor.owner, operation_id, "update", cid.text, version, *_words(wish))
+    if await operation.answer() is not None:
+        return await get_pin(core, actor, cid)
+    before = await _own(core, actor, cid, version)
+    zones = before.own_zones if wish.zones is None else wish.zones
+    if wish.rf is not None or wish.zones is not None:
+        check_rf(before.own_rf if wish.rf is None else wish.rf, await live_peers(core), zones)
+    await _plan(core, cid, wish)
+    for _ in range(TRIES):
+        after = _changed(core, before, wish, await refs_of(core, cid))
+        if await change_pin(core, before, after):
+            break
+        before = await _own(core, actor, cid, version)
+    else:
+        raise _busy(cid)
+    changes, placement = await _followers(core, after, before, await live_peers(core))
+    await core.catalog.write([*changes, event(cid, now, "updated", actor.owner)])
+    await operation.done(version=after.version)
+    return PinState(after, placement)
+
+
+async def delete_pin(
+    core: Core, actor: Actor, cid: Cid, version: int | None = None, operation_id: str | None = None
+) -> None:
+    """Its copies go when no message holds it either."""
+    check_version(version)
+    operation = Operation(core, actor.owner, operation_id, "delete", cid.text, version)
+    if await operation.answer() is not None:
+        return
+    pin = await _own(core, actor, cid, version)
+    await end_pin(core, pin, actor.owner, "unpinned", lambda found: _check_own(actor, found, version))
+    await operation.done()
+
+
+async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[Pin], object]) -> bool:
+    """The owner's hold ends. False when the pin had changed, and `check`, called with it as it is, let it be."""
+    now = core.wall()
+    await core.catalog.write([look_at(pin.cid, now)])
+    for _ in range(TRIES):
+        refs = await refs_of(core, pin.cid)
+        after = replace(
+            pin, owner=NOBODY, expires_at=None, tags=frozenset(), version=next_version(pin.version), updated_at=now
+        )
+        after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
+        if await change_pin(core, pin, after):
+            rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
+            await core.catalog.write([*rows, event(pin.cid, now, what, actor)])
+            return True
+        found = await find_pin(core, pin.cid)
+        if found is None or found.ended:
+            return False
+        if check(found) is False:
+            return False
+        pin = found
+    raise _busy(pin.cid)
+
+
+def _check_own(actor: Actor, pin: Pin, version: int | None) -> None:
+    if not actor.may(pin) or pin.owner == NOBODY:
+        raise no_such_pin(pin.cid)
+    if version is not None and pin.version != version:
+        raise stale(pin, version)
+
+
+async def _own(core: Core, actor: Actor, cid: Cid, version: int | None = None) -> Pin:
+    pin = await find_pin(core, cid)
+    if pin is None or pin.ended or (pin.owner == NOBODY and not actor.all_owners):
+        raise no_such_pin(cid)
+    if not actor.may(pin):
+        raise MtsError("forbidden", f"{cid} is pinned by another owner")
+    if version is not None and pin.version != version:
+        raise stale(pin, version)
+    return pin
+
+
+async def _plan(core: Core, cid: Cid, wish: Wish) -> None:
+    """What must not be forgotten is written before the pin itself."""
+    now = core.wall()
+    ahead: list[Change] = [look_at(cid, now)]
+    if wish.expires_at is not None:
+        ahead.append(expires(cid, wish.expires_at, now))
+    await core.catalog.write(ahead)
+
+
+async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pin, Pin | None]:
+    """The pin as it is now, and as it was."""
+    now = core.wall()
+    for _ in range(TRIES):
+        there, refs = await asyncio.gather(find_pin(core, cid), refs_of(core, cid))
+        if there is None:
+            fresh = _changed(core, Pin(cid, actor.owner, 1, QUEUED, None, now, now), wish, refs)
+            if await core.catalog.put_new(PINS, fresh.row()) is None:
+                return fresh, None
+            continue
+        if there.owner not in (NOBODY, actor.owner) and not there.ended:
+            raise MtsError("forbidden", f"{cid} is pinned by another owner")
+        mine = there if there.owner == actor.owner and not there.ended else _taken_over(there, actor.owner, now)
+        after = _changed(core, mine, wish, refs)
+        if await change_pin(core, there, after):
+            return after, there
+    raise _busy(cid)
+
+
+def _taken_over(pin: Pin, owner: str, now: datetime) -> Pin:
+    """What nobody had pinned, or was being unpinned, begins anew; its version goes on."""
+    return replace(
+        pin,
+        owner=owner,
+        created_at=max(now, pin.created_at),
+        expires_at=None,
+        tags=frozenset(),
+        metadata={},
+        status=QUEUED,
+    )
+
+
+def _changed(core: Core, pin: Pin, wish: Wish, refs: list[Row]) -> Pin:
+    metadata = {name: value for name, value in pin.metadata.items() if name.startswith("mts.")}
+    metadata |= pin.own_metadata if wish.metadata is None else dict(wish.metadata)
+    if wish.name is not None:
+        metadata["mts.name"] = wish.name
+    if wish.source is not None:
+        metadata["mts.source"] = wish.source
+    after = replace(
+        pin,
+        tags=pin.tags if wish.tags is None else wish.tags,
+        metadata=metadata,
+        priority=pin.priority if wish.priority is None else wish.priority,
+        expires_at=None if wish.keep else wish.expires_at or pin.expires_at,
+        version=next_version(pin.version),
+        updated_at=core.wall(),
+    )
+    after = with_needs(after, refs, rf=wish.rf, zones=wish.zones)
+    return replace(after, status=QUEUED) if (after.rf, after.zones) != (pin.rf, pin.zones) else after
+
+
+async def _followers(core: Core, pin: Pin, before: Pin | None, peers: Sequence[Peer]) -> tuple[list[Change], Row]:
+    """The rows that follow a pin, and its placement as they make it."""
+    now = core.wall()
+    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
+    had = frozenset(placement.get("desired", ()))
+    desired = desired_of(pin, peers, frozenset(placement.get("actual", ())))
+    changes = assigned(pin, had, desired, now) if desired != had else []
+    if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
+        changes.append(unlisted(before))
+    return [*changes, *listed(pin), look_at(pin.cid, now)], {**placement, "desired": desired}
+
+
+async def _state(core: Core, pin: Pin) -> PinState:
+    return PinState(pin, await core.catalog.get(PLACEMENTS, pin.key) or {})
+
+
+def _rf(core: Core, wish: Wish) -> int:
+    return int(core.settings["catalog.rf"]) if wish.rf is None else wish.rf
+
+
+def _words(wish: Wish) -> tuple[object, ...]:
+    return (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority, wish.expires_at)
+
+
+def _busy(cid: Cid) -> MtsError:
+    return unavailable(f"{cid} is being changed by many at once: try again")

@@ -1,0 +1,49 @@
+"""Operations that callers name: a repeated one is done once and answered as the first time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from minitoolstream.domain.catalog_tables import OPERATIONS
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pin import check_operation
+from minitoolstream.ports.catalog import Put
+from minitoolstream.services.core import Core
+
+
+class Operation:
+    """One call with its id, or without: then nothing is remembered."""
+
+    def __init__(self, core: Core, owner: str, operation_id: str | None, *request: Any) -> None:
+        self._core = core
+        self._owner = owner
+        self._id = check_operation(operation_id)
+        self._digest = hashlib.sha256(json.dumps(request, default=_plain).encode()).hexdigest()
+
+    async def answer(self) -> dict[str, Any] | None:
+        """That of the first call; None when there was none, or when it did not come to its end. Another request under
+        the same id is an error."""
+        if self._id is None:
+            return None
+        row = {"op_id": self._key, "owner": self._owner, "digest": self._digest, "created_at": self._core.wall()}
+        there = await self._core.catalog.put_new(OPERATIONS, row)
+        if there is None:
+            return None
+        if there["digest"] != self._digest:
+            raise MtsError("idempotency_conflict", "another request was made with this operation_id")
+        return json.loads(there["answer"]) if there["answer"] else None
+
+    async def done(self, **answer: Any) -> None:
+        if self._id is not None:
+            row = {"op_id": self._key, "owner": self._owner, "digest": self._digest, "answer": json.dumps(answer)}
+            await self._core.catalog.write([Put(OPERATIONS, row)])
+
+    @property
+    def _key(self) -> str:
+        return f"{self._owner}/{self._id}"
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else str(value)

@@ -1,0 +1,58 @@
+"""Who holds a content: its owner and messages. What they need together decides how many copies there are, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from minitoolstream.domain.catalog_tables import PINS, REFS
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.pin import NOBODY, Pin, pin_of
+from minitoolstream.ports.catalog import Row
+from minitoolstream.services.core import Core
+
+REFS_READ = 1000
+"""So many of a content's messages are looked at: those of one subject want the same."""
+TRIES = 32
+
+
+async def find_pin(core: Core, cid: Cid) -> Pin | None:
+    """Also one that is being unpinned."""
+    row = await core.catalog.get(PINS, (cid.prefix, cid.binary))
+    return pin_of(row) if row is not None else None
+
+
+async def change_pin(core: Core, before: Pin, after: Pin) -> bool:
+    """False when it is not as `before` any more. Rows of version 1.0.0 have no version, nor has a row that is gone: the
+    time at which it was made tells them apart."""
+    expected = {"version": before.version, "created_at": before.created_at}
+    return await core.catalog.put_if(PINS, after.row(), expected) is None
+
+
+async def refs_of(core: Core, cid: Cid) -> list[Row]:
+    return await core.catalog.page(REFS, (cid.binary,), REFS_READ)
+
+
+def with_needs(pin: Pin, refs: Sequence[Row], *, rf: int | None = None, zones: frozenset[str] | None = None) -> Pin:
+    """The pin with what its owner (`rf`, `zones`) and its messages need together."""
+    owned = pin.owner != NOBODY
+    needs = [(int(ref["rf"] or 1), frozenset(ref["zones"])) for ref in refs]
+    own_rf = (pin.own_rf if rf is None else rf) if owned else 0
+    own_zones = (pin.own_zones if zones is None else zones) if owned else frozenset()
+    if owned:
+        needs.append((own_rf, own_zones))
+    everywhere = not needs or any(not one for _, one in needs)
+    together = frozenset() if everywhere else frozenset().union(*(one for _, one in needs))
+    metadata = dict(pin.metadata)
+    _set(metadata, "mts.rf", str(own_rf) if owned else "")
+    _set(metadata, "mts.own_zones", ",".join(sorted(own_zones)))
+    _set(metadata, "mts.zones", ",".join(sorted(together)))
+    return replace(pin, rf=max((one for one, _ in needs), default=1), metadata=metadata)
+
+
+def _set(metadata: dict[str, Any], name: str, value: str) -> None:
+    if value:
+        metadata[name] = value
+    else:
+        metadata.pop(name, None)

@@ -1,0 +1,106 @@
+"""Rows that follow a pin: where its copies shall be, its place in lists, what is to be done next and what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from minitoolstream.domain.catalog_tables import (
+    BY_OWNER,
+    BY_PEER,
+    EVENTS,
+    OWNER_DAYS,
+    PARTITION_STATS,
+    PEERS,
+    PLACEMENTS,
+    QUEUE,
+    STATS,
+    TTL_QUEUE,
+)
+from minitoolstream.domain.cid import Cid, signed_prefix
+from minitoolstream.domain.pin import Pin, day_of, ttl_bucket
+from minitoolstream.domain.placement import Peer, choose_peers
+from minitoolstream.ports.catalog import Change, Delete, Put
+from minitoolstream.services.core import Core
+
+SLICES = 16
+"""Parts of the reconciler's queue: as many workers can share it."""
+_TTL_ROW_BEYOND = 30 * 86_400
+ALL = "all"
+
+
+def slice_of(cid: Cid) -> int:
+    return cid.digest[2] % SLICES
+
+
+def look_at(cid: Cid, due: datetime) -> Put:
+    """The reconciler shall look at it. Written before what it is about: whoever dies in between leaves work behind,
+    never a pin that nobody looks after."""
+    return Put(QUEUE, {"slice": slice_of(cid), "due": due, "cid_bin": cid.binary})
+
+
+def expires(cid: Cid, at: datetime, now: datetime) -> Put:
+    """The table's own life of 30 days would end the entries of pins that live longer."""
+    row = {"ttl_bucket": ttl_bucket(at), "ttl": at, "cid_bin": cid.binary}
+    return Put(TTL_QUEUE, row, life=int((at - now).total_seconds()) + _TTL_ROW_BEYOND)
+
+
+def event(cid: Cid, now: datetime, what: str, actor: str, **details: Any) -> Put:
+    text = json.dumps(details) if details else None
+    return Put(EVENTS, {"cid_bin": cid.binary, "at": now, "event": what, "actor": actor, "details": text})
+
+
+def listed(pin: Pin) -> list[Change]:
+    day = day_of(pin.created_at)
+    return [
+        Put(BY_OWNER, {"owner": pin.owner, "day": day, "created_at": pin.created_at, "cid_bin": pin.cid.binary}),
+        Put(OWNER_DAYS, {"owner": pin.owner, "day": day}),
+    ]
+
+
+def unlisted(pin: Pin) -> Delete:
+    return Delete(BY_OWNER, (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary))
+
+
+async def live_peers(core: Core) -> list[Peer]:
+    """Those that are configured and not lost; what is full takes no new copies."""
+    known = {peer.id: peer for peer in core.peers.peers()}
+    rows = await core.catalog.get_many(PEERS, [(peer_id,) for peer_id in known])
+    now, found = core.wall(), []
+    for peer, row in zip(known.values(), rows, strict=True):
+        if row is not None and row["state"] == "lost":
+            continue
+        full = row is not None and row["full_until"] is not None and row["full_until"] > now
+        found.append(Peer(peer.id, peer.zone, peer.weight, takes_new=not full))
+    return found
+
+
+def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset()) -> frozenset[str]:
+    return frozenset() if pin.ended else choose_peers(pin.cid.digest, peers, pin.rf, pin.zones, held)
+
+
+def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Change]:
+    """The placement's wish, and the same by peer for those that are new to it."""
+    key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
+    changes: list[Change] = [Put(PLACEMENTS, {**key, "desired": desired, "updated_at": now})]
+    for peer in sorted(desired - before):
+        row = {"peer_id": peer, **key, "state": 0, "assigned_at": now, "last_seen": now, "retry_count": 0}
+        changes.append(Put(BY_PEER, row))
+    return changes
+
+
+async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:
+    number = int.from_bytes(cid.digest[:1], "big")
+    slice_number = number - 256 if number >= 128 else number
+    prefix = signed_prefix(int.from_bytes(cid.digest[:2], "big"))
+    await asyncio.gather(
+        core.catalog.add(STATS, (ALL, "pins"), {"value": pins}),
+        core.catalog.add(PARTITION_STATS, (slice_number, prefix), {"pins": pins, "bytes": size}),
+    )
+
+
+def soon(now: datetime, seconds: float) -> datetime:
+    return now + timedelta(milliseconds=int(seconds * 1000))

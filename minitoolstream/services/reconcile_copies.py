@@ -1,0 +1,164 @@
+"""The reconciler of copies: what is due in the slices that this worker could claim, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
+from minitoolstream.domain.cid import read_binary
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pin import day_of, pin_of
+from minitoolstream.domain.placement import Peer
+from minitoolstream.ports.catalog import Put, Row
+from minitoolstream.services.claims import SECONDS, give_up_claim, take_claim
+from minitoolstream.services.core import Core
+from minitoolstream.services.place_copies import ALL, SLICES, live_peers
+from minitoolstream.services.settle_copies import Content, Counts
+from minitoolstream.services.watch_peers import watch_peers
+
+AT_ONCE = 16
+"""Copies on their way."""
+_CONTENTS_AT_ONCE = 64
+_PAGE = 256
+_LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
+
+
+class _Limits:
+    """Rows wait for the engine, copies for the stores: neither takes the other's place."""
+
+    def __init__(self) -> None:
+        self.contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
+        self.copies = asyncio.Semaphore(AT_ONCE)
+
+
+@dataclass(slots=True)
+class _Share:
+    """Slices that are ours until `ends`, by the steady clock."""
+
+    core: Core
+    holder: str
+    slices: list[int] = field(default_factory=list)
+    ends: float = 0.0
+
+    async def take(self) -> None:
+        wanted = self.slices or range(SLICES)
+        began = time.monotonic()
+        taken = await asyncio.gather(*(take_claim(self.core, _name(number), self.holder) for number in wanted))
+        self.slices = [number for number, got in zip(wanted, taken, strict=True) if got]
+        self.ends = began + SECONDS
+
+    async def keep(self) -> None:
+        while True:
+            await asyncio.sleep(SECONDS / 4)
+            with contextlib.suppress(MtsError):  # then it ends, and nothing is removed any more
+                await self.take()
+
+    async def give_up(self) -> None:
+        for number in self.slices:
+            await give_up_claim(self.core, _name(number), self.holder)
+
+    def holds(self) -> bool:
+        return self.ends - time.monotonic() > _LONGEST_REQUEST
+
+
+def _name(number: int) -> str:
+    return f"slice/{number}"
+
+
+@contextlib.asynccontextmanager
+async def _claimed(core: Core) -> AsyncIterator[_Share]:
+    share = _Share(core, secrets.token_hex(8))
+    await share.take()
+    keeping = asyncio.create_task(share.keep())
+    try:
+        yield share
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+        await share.give_up()
+
+
+async def reconcile_copies(core: Core) -> Counts:
+    """All that is due now. Any number of these may run at once: each content is one's at a time."""
+    counts = Counts()
+    if not core.peers.peers():
+        return counts
+    began = time.monotonic()
+    await watch_peers(core)
+    peers = await live_peers(core)
+    limits = _Limits()
+    async with _claimed(core) as share:
+        await asyncio.gather(*(_slice(share, number, peers, counts, limits) for number in list(share.slices)))
+    await _note(core, counts, time.monotonic() - began)
+    return counts
+
+
+async def _slice(share: _Share, number: int, peers: list[Peer], counts: Counts, limits: _Limits) -> None:
+    core = share.core
+    after: tuple[object, ...] = ()
+    running: set[asyncio.Task[None]] = set()
+    due = core.wall()
+
+    async def settle(entry: Row, rows: tuple[Row | None, Row | None]) -> None:
+        async with limits.contents:
+            if number not in share.slices:
+                return
+            pin, placement = rows
+            cid = read_binary(entry["cid_bin"])
+            known = pin_of(pin) if pin else None
+            await Content(
+                core, cid, entry, known, placement or {}, peers, counts, core.wall(), share.holds, limits.copies
+            ).settle()
+
+    try:
+        while True:
+            entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
+            fresh = _first_of_each(entries)
+            keys = [(read_binary(entry["cid_bin"]).prefix, entry["cid_bin"]) for entry in fresh]
+            pins, placements = await asyncio.gather(
+                core.catalog.get_many(PINS, keys), core.catalog.get_many(PLACEMENTS, keys)
+            )
+            # What is still running may be among these: its rows were read before it ended.
+            await _all(running)
+            running = {
+                asyncio.create_task(settle(*one)) for one in zip(fresh, zip(pins, placements, strict=True), strict=True)
+            }
+            if len(entries) < _PAGE:
+                break
+            after = (entries[-1]["due"], entries[-1]["cid_bin"])
+        await _all(running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _first_of_each(entries: list[Row]) -> list[Row]:
+    """A content that was queued twice is settled once; its other entry is met by the next run."""
+    seen: dict[bytes, Row] = {}
+    for entry in entries:
+        seen.setdefault(entry["cid_bin"], entry)
+    return list(seen.values())
+
+
+async def _all(running: set[asyncio.Task[None]]) -> None:
+    if running:
+        await asyncio.gather(*running)
+
+
+async def _note(core: Core, counts: Counts, seconds: float) -> None:
+    if not counts.copied and not counts.removed:
+        return
+    for name, amount in (("copied", counts.copied), ("removed", counts.removed), ("copied_bytes", counts.bytes)):
+        await core.catalog.add(STATS, (ALL, name), {"value": amount})
+    for peer, amount in counts.by_peer.items():
+        await core.catalog.add(STATS, (f"peer/{peer}", "bytes"), {"value": amount})
+    now = core.wall()
+    row = {"metric": "copies_per_second", "day": day_of(now), "at": now, "value": counts.copied / max(seconds, 0.001)}
+    await core.catalog.write([Put(PERFORMANCE, row)])

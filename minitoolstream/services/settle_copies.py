@@ -1,0 +1,218 @@
+"""One content brought to where it shall be: missing copies made, those that nobody needs removed, rows in step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, QUEUE
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.pin import FAILED, PINNED, PINNING, QUEUED, Pin, next_version
+from minitoolstream.domain.placement import Peer, next_look
+from minitoolstream.ports.catalog import Change, Delete, Put, Row
+from minitoolstream.services.copy_content import copy_content, key_of, sources
+from minitoolstream.services.core import Core
+from minitoolstream.services.pin_holders import change_pin, find_pin, refs_of
+from minitoolstream.services.place_copies import assigned, count, desired_of, event, listed, look_at, soon, unlisted
+
+TRIES_BEFORE_FAILED = 3
+_MAYBE_COMING = timedelta(seconds=60)
+"""An entry of the queue is written before its pin is."""
+_FULL_FOR = timedelta(minutes=10)
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a run did. `by_peer` are bytes that peers gained or lost."""
+
+    looked_at: int = 0
+    copied: int = 0
+    removed: int = 0
+    failed: int = 0
+    ended: int = 0
+    bytes: int = 0
+    by_peer: Counter[str] = field(default_factory=Counter)
+
+    def counts(self) -> Mapping[str, int]:
+        return {name: getattr(self, name) for name in ("looked_at", "copied", "removed", "failed", "ended", "bytes")}
+
+
+@dataclass(slots=True)
+class Content:
+    """A content under the claim of its slice: nobody else moves its copies meanwhile."""
+
+    core: Core
+    cid: Cid
+    entry: Row
+    pin: Pin | None
+    placement: Row
+    peers: list[Peer]
+    counts: Counts
+    now: datetime
+    holds: Callable[[], bool]
+    """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
+    copying: asyncio.Semaphore
+    sizes: dict[str, int] = field(default_factory=dict)
+    problems: dict[str, MtsError] = field(default_factory=dict)
+
+    @property
+    def _key(self) -> Row:
+        return {"mh_prefix": self.cid.prefix, "cid_bin": self.cid.binary}
+
+    def _set(self, name: str) -> frozenset[str]:
+        return frozenset(self.placement.get(name, _NONE))
+
+    async def settle(self) -> None:
+        self.counts.looked_at += 1
+        if self.pin is None and not self.placement:
+            await self._forget_unless_new()
+            return
+        held = self._set("actual")
+        wanted = desired_of(self.pin, self.peers, held) if self.pin is not None else _NONE
+        before = self._set("desired")
+        if wanted != before and self.pin is not None:
+            await self.core.catalog.write(assigned(self.pin, before, wanted, self.now))
+        made = await self._copy(wanted - held) if wanted - held else _NONE
+        have = held | made
+        # A copy that is not wanted goes when those that are wanted are there: never fewer than before.
+        leftovers = (have | self._set("in_progress") | self._set("failed")) - wanted
+        gone = await self._remove(leftovers) if wanted <= have and leftovers else _NONE
+        await self._finish(wanted, have - gone, made, gone)
+
+    async def _forget_unless_new(self) -> None:
+        if self.now - self.entry["due"] < _MAYBE_COMING:
+            await self.core.catalog.write([look_at(self.cid, self.entry["due"] + _MAYBE_COMING), self._done()])
+        else:
+            await self.core.catalog.write([self._done()])
+
+    async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
+        """Those that have it now."""
+        start = Put(PLACEMENTS, self._key, plus={"in_progress": missing})
+        _, refs = await asyncio.gather(self.core.catalog.write([start]), refs_of(self.core, self.cid))
+        found = sources(self.core, self.cid, self.pin, sorted(self._set("actual")), refs)
+
+        async def copy(peer: str) -> None:
+            try:
+                async with self.copying:
+                    self.sizes[peer] = await copy_content(self.cid, self.core.peers.payloads(peer), found)
+            except MtsError as error:
+                self.problems[peer] = error
+
+        await asyncio.gather(*map(copy, missing))
+        self.counts.copied += len(self.sizes)
+        self.counts.failed += len(self.problems)
+        self.counts.bytes += sum(self.sizes.values())
+        self.counts.by_peer.update(self.sizes)
+        return frozenset(self.sizes)
+
+    async def _remove(self, leftovers: frozenset[str]) -> frozenset[str]:
+        """They leave `actual` first: a pin that comes back must not count on them."""
+        leaving = Put(PLACEMENTS, self._key, plus={"in_progress": leftovers}, minus={"actual": leftovers})
+        await self.core.catalog.write([leaving])
+        known = {peer.id for peer in self.core.peers.peers()}
+        gone = set(leftovers - known)  # what is not configured any more cannot be asked
+
+        async def remove(peer: str) -> None:
+            try:
+                if not self.holds():
+                    raise unavailable("the claim on this content ends")
+                if await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
+                    gone.add(peer)
+            except MtsError as error:
+                self.problems[peer] = error
+
+        await asyncio.gather(*map(remove, leftovers & known))
+        self.counts.removed += len(gone)
+        if self.pin is not None and self.pin.size:
+            self.counts.by_peer.subtract(dict.fromkeys(gone & self._set("actual"), self.pin.size))
+        return frozenset(gone)
+
+    async def _finish(
+        self, wanted: frozenset[str], have: frozenset[str], made: frozenset[str], gone: frozenset[str]
+    ) -> None:
+        if not self.problems and not have and (self.pin is None or self.pin.ended):
+            await self._end()
+            return
+        settled = wanted <= have and not self.problems
+        tries = 0 if settled else int(self.placement.get("reconcile_count") or 0) + 1
+        failed = frozenset(self.problems) & wanted
+        row = {"reconcile_count": tries, "last_reconcile": self.now, "drift_detected": not settled}
+        changed = {"actual": made, "failed": failed}
+        over = {"in_progress": made | failed | gone, "failed": (made | gone) & self._set("failed")}
+        changes: list[Change] = [
+            Put(
+                PLACEMENTS,
+                {**self._key, **row, "updated_at": self.now},
+                plus={name: some for name, some in changed.items() if some},
+                minus={name: some for name, some in over.items() if some},
+            ),
+            *(Put(BY_PEER, self._peer_row(peer)) for peer in made | failed),
+            *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
+        ]
+        await asyncio.gather(self.core.catalog.write_each(changes), self._set_status(wanted, have, tries))
+        await self._note_full()
+        # Last: until then, whoever dies leaves it to be looked at.
+        later = [] if settled else [look_at(self.cid, soon(self.now, next_look(tries)))]
+        await self.core.catalog.write([*later, self._done()])
+
+    def _peer_row(self, peer: str) -> Row:
+        row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
+        error = self.problems.get(peer)
+        if error is None:
+            return {**row, "state": 2, "completed_at": self.now, "pin_size": self.sizes[peer], "error_message": None}
+        tries = int(self.placement.get("reconcile_count") or 0) + 1
+        return {**row, "state": 3, "error_message": error.message[:500], "retry_count": tries}
+
+    async def _note_full(self) -> None:
+        """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""
+        full = [peer for peer, error in self.problems.items() if error.details.get("full")]
+        rows = [Put(PEERS, {"peer_id": peer, "full_until": self.now + _FULL_FOR, "reason": "full"}) for peer in full]
+        await self.core.catalog.write(rows)
+
+    async def _set_status(self, wanted: frozenset[str], have: frozenset[str], tries: int) -> None:
+        """A pin that was changed meanwhile is looked at again: whoever changed it has put it into the queue."""
+        pin = self.pin
+        if pin is None or pin.ended:
+            return
+        enough = wanted <= have and len(wanted) >= pin.rf
+        status = PINNED if enough else FAILED if tries >= TRIES_BEFORE_FAILED else PINNING if have else QUEUED
+        size = next(iter(self.sizes.values()), pin.size)
+        if (status, size) == (pin.status, pin.size):
+            return
+        after = replace(pin, status=status, size=size, version=next_version(pin.version), updated_at=self.now)
+        if await change_pin(self.core, pin, after) and not pin.size and size:
+            await count(self.core, self.cid, 0, size)
+
+    async def _end(self) -> None:
+        """Nothing of it is left but rows: the pin goes last, and only if nobody has taken it up again."""
+        pin = self.pin
+        peers = self._set("desired") | self._set("actual") | self._set("in_progress") | self._set("failed")
+        changes: list[Change] = [
+            Delete(PLACEMENTS, (self.cid.prefix, self.cid.binary)),
+            *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in peers),
+        ]
+        if pin is not None:
+            expected = {"version": pin.version, "created_at": pin.created_at}
+            if not await self.core.catalog.delete_if(PINS, pin.key, expected):
+                return
+            changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
+        await self.core.catalog.write([*changes, self._done()])
+        if pin is not None:
+            self.counts.ended += 1
+            await count(self.core, self.cid, -1, -(pin.size or 0))
+            await self._came_back()
+
+    async def _came_back(self) -> None:
+        """A pin that was made anew between the row's end and that of its placement needs its rows again."""
+        fresh = await find_pin(self.core, self.cid)
+        if fresh is not None:
+            rows = assigned(fresh, _NONE, desired_of(fresh, self.peers), self.now)
+            await self.core.catalog.write([*rows, *listed(fresh), look_at(self.cid, self.now)])
+
+    def _done(self) -> Delete:
+        return Delete(QUEUE, (self.entry["slice"], self.entry["due"], self.entry["cid_bin"]))

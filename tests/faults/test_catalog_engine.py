@@ -1,0 +1,183 @@
+"""The catalog on Cassandra: migrations, an engine that goes and comes back, reconcilers killed by -9."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.adapters.catalog.cql import CqlCatalog
+from minitoolstream.adapters.catalog.cql_session import CqlPlace
+from minitoolstream.adapters.catalog.migrations import Migration, read_migrations
+from minitoolstream.bootstrap import open_catalog
+from minitoolstream.bundle import bundled
+from minitoolstream.config import Settings
+from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
+from minitoolstream.domain.cid import cid_of
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pin import Wish
+from minitoolstream.services.check_catalog import check_catalog
+from minitoolstream.services.claims import take_claim
+from minitoolstream.services.list_pins import PinFilter, list_pins
+from minitoolstream.services.manage_pins import create_pin, get_pin, update_pin
+from minitoolstream.services.reconcile_copies import reconcile_copies
+from tests.catalog_kit import ALICE, NOON, CatalogKit, catalog_kit, catalog_settings, cid
+from tests.servers import CassandraServer
+
+pytestmark = pytest.mark.xdist_group("cassandra")
+
+
+def migrations() -> list[Migration]:
+    return read_migrations(bundled("catalog") / "migrations")
+
+
+def store_of(settings: Settings, versions: int = 3) -> CqlCatalog:
+    """A store that knows the first so many versions."""
+    hosts, keyspace = CqlPlace.hosts_of(settings["catalog.database"])
+    place = CqlPlace(hosts, keyspace, "datacenter1", "datacenter1", settings["catalog.replication"])
+    return CqlCatalog(place, lambda: migrations()[:versions])
+
+
+@pytest.fixture(scope="module")
+def keyspace(cassandra_server: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return catalog_settings(tmp_path_factory.mktemp("cql"), cassandra_server)
+
+
+@pytest.fixture
+async def kit(keyspace: Settings, tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia", settings=keyspace)
+    await made.store.migrate()
+    yield made
+    await made.store.close()
+
+
+async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(
+    cassandra_server: CassandraServer, tmp_path: Path
+) -> None:
+    settings = catalog_settings(tmp_path, cassandra_server)
+    old = store_of(settings, 1)
+    assert await old.migrate() == ["1.0.0"]
+    key = (cid(1).prefix, cid(1).binary)
+    row = {"mh_prefix": key[0], "cid_bin": key[1], "owner": "alice", "rf": 1, "created_at": NOON, "status": 0}
+    names = ", ".join(row)
+    marks = ", ".join("?" * len(row))
+    await old._session.ask(f"INSERT INTO {old._keyspace}.pins_by_cid ({names}) VALUES ({marks})", list(row.values()))
+    await old.close()
+    runners = [store_of(settings), store_of(settings)]
+    applied = await asyncio.gather(*(runner.migrate() for runner in runners))
+    assert sorted(applied) == [[], ["1.1.0", "1.2.0"]]
+    kit = catalog_kit(tmp_path, "eu", settings=settings)
+    assert (await kit.store.versions())[1] == []
+    changed = await update_pin(kit.core, ALICE, cid(1), Wish(name="old"))
+    assert (changed.pin.version, changed.pin.created_at) == (1, NOON)
+    for store in (*runners, kit.store):
+        await store.close()
+
+
+async def test_pins_and_copies_work_on_cassandra(kit: CatalogKit) -> None:
+    bodies = [f"cassandra {number}".encode() for number in range(12)]
+    for body in bodies:
+        kit.peers.stores["eu"].client_put(f"cid/{cid_of(body)}", body)
+        await create_pin(kit.core, ALICE, cid_of(body), Wish(rf=2, tags=frozenset({"t"})), body.hex())
+    kit.advance(5)
+    runs = await asyncio.gather(*(reconcile_copies(kit.core) for _ in range(3)))
+    assert sum(run.failed for run in runs) == 0
+    for body in bodies:
+        state = await get_pin(kit.core, ALICE, cid_of(body))
+        assert state.placement["actual"] == state.placement["desired"]
+    first = await list_pins(kit.core, "alice", PinFilter(tag="t"), 7)
+    rest = await list_pins(kit.core, "alice", PinFilter(tag="t"), 7, first.next)
+    assert len({one.pin.cid for one in first.pins + rest.pins}) == 12
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_of_many_that_claim_at_once_one_gets_it(kit: CatalogKit) -> None:
+    taken = await asyncio.gather(*(take_claim(kit.core, "contended", f"h{number}") for number in range(10)))
+    assert taken.count(True) <= 1
+    again = await asyncio.gather(*(take_claim(kit.core, "contended", f"h{number}") for number in range(10)))
+    assert sum(map(bool, taken)) + sum(map(bool, again)) >= 1
+    held = {f"h{number}" for number, got in enumerate(taken) if got} | {
+        f"h{number}" for number, got in enumerate(again) if got
+    }
+    assert len(held) == 1
+
+
+def kill_after(lines: int, database: str, folder: Path) -> None:
+    """A reconciler that is killed at its n-th write. By its clock, the claims of the one before have ended."""
+    command = [sys.executable, "-m", "tests.faults.catalog_child", database, str(folder), str(lines)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        seen = [child.stdout.readline() for _ in range(lines)]
+        child.send_signal(signal.SIGKILL)
+    assert all(seen), "it ended before it was killed"
+
+
+async def test_a_reconciler_killed_at_random_leaves_a_clean_catalog(
+    keyspace: Settings, kit: CatalogKit, tmp_path: Path
+) -> None:
+    """Peers of the child are in its memory: what it made is made again, which any reconciler must be able to."""
+    bodies = [f"killed {number}".encode() for number in range(8)]
+    for body in bodies:
+        kit.peers.stores["eu"].client_put(f"cid/{cid_of(body)}", body)
+        await create_pin(kit.core, ALICE, cid_of(body), Wish(rf=2))
+    database = keyspace["catalog.database"]
+    for lines in (20, 45):
+        await asyncio.to_thread(kill_after, lines, database, tmp_path)
+    kit.advance(86_400 * 365 * 50)  # claims of the dead have ended, whatever the child's clock said
+    for _ in range(3):
+        await reconcile_copies(kit.core)
+        kit.advance(4000)
+    report = await check_catalog(kit.core)
+    mine = {cid_of(body).text for body in bodies}
+    assert [one for one in report.found if one.cid in mine] == []
+    for body in bodies:
+        row = await kit.store.get(PLACEMENTS, (cid_of(body).prefix, cid_of(body).binary))
+        assert row is not None
+        assert row["actual"] == row["desired"]
+
+
+async def answered(work: Any) -> Any:
+    """None while the engine is away."""
+    try:
+        return await work
+    except MtsError as error:
+        if error.code != "unavailable":
+            raise
+        return None
+
+
+async def test_an_engine_that_is_away_is_a_503_and_comes_back_without_a_restart(
+    cassandra_server: CassandraServer, keyspace: Settings, kit: CatalogKit
+) -> None:
+    """The last test of the group: it stops the server that the others share, and starts it again."""
+    await create_pin(kit.core, ALICE, cid(77), Wish())
+    cassandra_server.kill()
+
+    async def refused(work: Any) -> None:
+        with pytest.raises(MtsError) as caught:
+            await work
+        assert caught.value.code == "unavailable"
+        assert caught.value.retryable
+
+    await refused(create_pin(kit.core, ALICE, cid(78), Wish()))
+    await refused(get_pin(kit.core, ALICE, cid(77)))
+    fresh = open_catalog(keyspace)
+    await refused(fresh.get(PINS, (cid(77).prefix, cid(77).binary)))
+    await fresh.close()
+    await asyncio.to_thread(cassandra_server.start)
+    async with asyncio.timeout(60):
+        while (found := await answered(get_pin(kit.core, ALICE, cid(77)))) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    assert found.pin.owner == "alice"
+    assert await kit.store.get(PINS, (cid(78).prefix, cid(78).binary)) is None
+    made, created = await create_pin(kit.core, ALICE, cid(78), Wish())
+    assert created
+    assert replace(made.pin, version=1) == made.pin

@@ -1,0 +1,303 @@
+"""The reconciler of copies, on SQLite and stores in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, STATS
+from minitoolstream.domain.cid import cid_of
+from minitoolstream.domain.errors import unavailable
+from minitoolstream.domain.pin import STATUSES, Wish
+from minitoolstream.services import copy_content
+from minitoolstream.services.check_catalog import check_catalog
+from minitoolstream.services.claims import give_up_claim, take_claim
+from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.hold_content import Reference, hold_content, let_go
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin
+from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.reconcile_copies import reconcile_copies
+from minitoolstream.services.settle_copies import Counts
+from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
+from tests.unit.test_services_pins import DiedError, Dying
+
+BODY = b"some bytes"
+CID = cid_of(BODY)
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia")
+    yield made
+    await made.store.close()
+
+
+async def published(kit: CatalogKit, body: bytes = BODY, rf: int = 2, zones: frozenset[str] = frozenset()) -> None:
+    name = f"m/{body.hex()[:20]}"
+    if name not in kit.kit.payloads.objects:
+        kit.kit.payloads.client_put(name, body)
+    await hold_content(kit.core, cid_of(body), Reference(name, rf, zones, name, None, len(body)))
+
+
+async def run(kit: CatalogKit, seconds: float = 5) -> Counts:
+    kit.advance(seconds)
+    return await reconcile_copies(kit.core)
+
+
+def holders(kit: CatalogKit, body: bytes = BODY) -> set[str]:
+    return {peer for peer, store in kit.peers.stores.items() if key_of(cid_of(body)) in store.objects}
+
+
+async def placement(kit: CatalogKit, body: bytes = BODY) -> Any:
+    one = cid_of(body)
+    return await kit.store.get(PLACEMENTS, (one.prefix, one.binary))
+
+
+async def status(kit: CatalogKit, body: bytes = BODY) -> str:
+    pin = await find_pin(kit.core, cid_of(body))
+    assert pin is not None
+    return STATUSES[pin.status]
+
+
+async def test_copies_are_made_where_they_shall_be(kit: CatalogKit) -> None:
+    await published(kit)
+    counts = await run(kit)
+    row = await placement(kit)
+    assert (counts.copied, counts.failed) == (2, 0)
+    assert row["desired"] == row["actual"] == holders(kit)
+    assert (row["in_progress"], row["failed"], row["drift_detected"]) == (frozenset(), frozenset(), False)
+    assert await status(kit) == "pinned"
+    for peer in row["actual"]:
+        by_peer = await kit.store.get(BY_PEER, (peer, CID.prefix, CID.binary))
+        assert by_peer is not None
+        assert (by_peer["state"], by_peer["pin_size"]) == (2, len(BODY))
+        counted = await kit.store.get(STATS, (f"peer/{peer}", "bytes"))
+        assert counted is not None
+        assert counted["value"] == len(BODY)
+    assert (await run(kit)).looked_at <= 1
+    assert (await run(kit)).looked_at == 0
+
+
+async def test_a_pin_without_a_message_is_copied_from_a_peer_that_has_it(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    assert (await run(kit)).copied >= 2
+    assert holders(kit) == {"eu", "us", "asia"}
+    assert (await get_pin(kit.core, ALICE, CID)).pin.size == len(BODY)
+
+
+async def test_nobody_has_the_bytes(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=1))
+    for _ in range(4):
+        await run(kit, 60)
+    assert await status(kit) == "failed"
+    (peer,) = (await placement(kit))["failed"]
+    row = await kit.store.get(BY_PEER, (peer, CID.prefix, CID.binary))
+    assert row is not None
+    assert row["error_message"] == "no store has its bytes"
+    assert row["retry_count"] >= 3
+
+
+async def test_looks_at_what_fails_become_rarer(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=1))
+    looks = [(await run(kit, 1)).looked_at for _ in range(40)]
+    assert 3 <= sum(map(bool, looks)) <= 8
+
+
+async def test_a_corrupt_source_is_passed_over_for_another(kit: CatalogKit) -> None:
+    kit.kit.payloads.client_put("m/bad", b"other byte")
+    await hold_content(kit.core, CID, Reference("bad", 2, frozenset(), "m/bad", None, len(BODY)))
+    kit.peers.stores["asia"].client_put(key_of(CID), BODY)
+    await run(kit)
+    assert await status(kit) == "pinned"
+    assert all(kit.peers.stores[peer].objects[key_of(CID)].body == BODY for peer in holders(kit))
+
+
+async def test_a_corrupt_source_alone_is_a_failure_that_says_so(kit: CatalogKit) -> None:
+    kit.kit.payloads.client_put("m/bad", b"other byte")
+    await hold_content(kit.core, CID, Reference("bad", 1, frozenset(), "m/bad", None, len(BODY)))
+    await run(kit)
+    (peer,) = (await placement(kit))["failed"]
+    row = await kit.store.get(BY_PEER, (peer, CID.prefix, CID.binary))
+    assert row is not None
+    assert "not those that its id names" in row["error_message"]
+    assert holders(kit) == set()
+
+
+async def test_a_large_content_goes_in_parts(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_content, "PART", 4)
+    await published(kit, rf=1)
+    await run(kit)
+    (peer,) = holders(kit)
+    assert kit.peers.stores[peer].objects[key_of(CID)].body == BODY
+    assert not kit.peers.stores[peer].multiparts
+
+
+async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_content, "PART", 4)
+    kit.kit.payloads.client_put("m/bad", b"other byte")
+    await hold_content(kit.core, CID, Reference("bad", 1, frozenset(), "m/bad", None, len(BODY)))
+    await run(kit)
+    assert holders(kit) == set()
+    assert not any(store.multiparts for store in kit.peers.stores.values())
+
+
+async def test_a_full_peer_gets_nothing_more_and_another_takes_its_place(kit: CatalogKit) -> None:
+    await published(kit, rf=1)
+    (chosen,) = (await placement(kit))["desired"]
+
+    class Full(MemoryPayloads):
+        async def put_new(self, *_given: Any, **_more: Any) -> None:
+            raise unavailable("no space left", full=True)
+
+    kit.peers.stores[chosen] = Full()
+    await run(kit)
+    await run(kit)
+    assert await status(kit) == "pinned"
+    assert len(holders(kit) - {chosen}) == 1
+    assert (await placement(kit))["actual"] == holders(kit)
+
+
+async def test_a_peer_that_is_removed_leaves_its_copies_to_others(kit: CatalogKit) -> None:
+    bodies = [bytes([number]) * 5 for number in range(12)]
+    for body in bodies:
+        await published(kit, body, rf=2)
+    await run(kit)
+    affected = [body for body in bodies if "eu" in holders(kit, body)]
+    del kit.peers.known["eu"]
+    assert (await run(kit)).copied == len(affected)
+    for body in bodies:
+        assert (await placement(kit, body))["actual"] == {"us", "asia"}
+
+
+async def test_a_peer_that_comes_gets_its_share_and_nothing_else_moves(kit: CatalogKit) -> None:
+    bodies = [bytes([number]) * 5 for number in range(24)]
+    for body in bodies:
+        await published(kit, body, rf=1)
+    await run(kit)
+    before = {body: holders(kit, body) for body in bodies}
+    kit.peers.add("africa")
+    counts = await run(kit)
+    moved = [body for body in bodies if holders(kit, body) != before[body]]
+    assert 0 < len(moved) < len(bodies)
+    assert all(holders(kit, body) == {"africa"} for body in moved)
+    assert (counts.copied, counts.removed) == (len(moved), len(moved))
+
+
+async def test_a_peer_that_is_lost_is_replaced_after_its_time_and_used_again_when_it_is_back(kit: CatalogKit) -> None:
+    await published(kit, rf=2)
+    await run(kit)
+    (lost, _other) = sorted(holders(kit))
+    (spare,) = {"eu", "us", "asia"} - holders(kit)
+    kit.peers.stores[lost].down = True
+    await run(kit)
+    assert spare not in holders(kit)
+    await run(kit, 1000)
+    await run(kit)
+    assert spare in (await placement(kit))["actual"]
+    kit.peers.stores[lost].down = False
+    for _ in range(3):
+        await run(kit, 3600)
+    assert (await placement(kit))["actual"] == (await placement(kit))["desired"] == holders(kit)
+    assert lost in holders(kit)
+
+
+async def test_what_nobody_holds_is_removed_everywhere(kit: CatalogKit) -> None:
+    await published(kit)
+    await run(kit)
+    await let_go(kit.core, CID, [f"m/{BODY.hex()[:20]}"])
+    counts = await run(kit)
+    assert (counts.removed, counts.ended) == (2, 1)
+    assert holders(kit) == set()
+    assert await placement(kit) is None
+    assert await find_pin(kit.core, CID) is None
+    assert (await check_catalog(kit.core)).found == []
+
+
+async def test_a_copy_at_a_peer_that_is_down_is_removed_when_it_is_back(kit: CatalogKit) -> None:
+    await published(kit)
+    await run(kit)
+    down = sorted(holders(kit))[0]
+    kit.peers.stores[down].down = True
+    await let_go(kit.core, CID, [f"m/{BODY.hex()[:20]}"])
+    await run(kit)
+    assert holders(kit) == {down}
+    assert down not in (await placement(kit))["actual"]
+    kit.peers.stores[down].down = False
+    await run(kit, 60)
+    assert holders(kit) == set()
+    assert await find_pin(kit.core, CID) is None
+
+
+async def test_many_reconcilers_at_once_do_the_work_once(kit: CatalogKit) -> None:
+    for number in range(20):
+        await published(kit, bytes([number]) * 5)
+    kit.advance(5)
+    runs = await asyncio.gather(*(reconcile_copies(kit.core) for _ in range(4)))
+    assert sum(one.copied for one in runs) == 40
+
+
+async def test_a_claim_is_one_holders_at_a_time_and_ends(kit: CatalogKit) -> None:
+    taken = await asyncio.gather(*(take_claim(kit.core, "c", f"h{number}") for number in range(8)))
+    assert taken.count(True) == 1
+    holder = f"h{taken.index(True)}"
+    assert await take_claim(kit.core, "c", holder)
+    assert not await take_claim(kit.core, "c", "other")
+    await give_up_claim(kit.core, "c", "other")
+    assert not await take_claim(kit.core, "c", "other")
+    kit.advance(61)
+    assert await take_claim(kit.core, "c", "other")
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_reconciler_killed_anywhere_leaves_what_the_next_one_ends(kit: CatalogKit, seed: int) -> None:
+    chance = random.Random(seed)
+    bodies = [bytes([number]) * 5 for number in range(6)]
+    for body in bodies:
+        await published(kit, body)
+    if seed % 2:
+        await run(kit)
+        for body in bodies[::2]:
+            await let_go(kit.core, cid_of(body), [f"m/{body.hex()[:20]}"])
+        del kit.peers.known["us"]
+    for _ in range(3):
+        kit.core.catalog = Dying(kit.store, chance.randrange(20, 90))
+        with contextlib.suppress(DiedError):
+            await run(kit, 120)
+        kit.core.catalog = kit.store
+    for _ in range(3):
+        await run(kit, 120)
+    report = await check_catalog(kit.core, deep=True)
+    assert report.found == []
+    for body in bodies[seed % 2 :: 1 + seed % 2]:
+        row = await placement(kit, body)
+        assert row["actual"] == row["desired"] == holders(kit, body) & set(kit.peers.known)
+
+
+async def test_a_pin_that_comes_back_while_it_is_removed_has_its_copies(kit: CatalogKit) -> None:
+    await published(kit)
+    await run(kit)
+    await let_go(kit.core, CID, [f"m/{BODY.hex()[:20]}"])
+    kit.advance(5)
+    await asyncio.gather(reconcile_copies(kit.core), published(kit))
+    for _ in range(2):
+        await run(kit, 90)
+    assert len(holders(kit)) == 2
+    assert (await placement(kit))["actual"] == holders(kit)
+    assert await status(kit) == "pinned"
+
+
+async def test_a_deleted_pin_ends_in_the_reconciler(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    await delete_pin(kit.core, ALICE, CID)
+    await run(kit)
+    assert await find_pin(kit.core, CID) is None

@@ -1,0 +1,199 @@
+"""Subjects that ask for copies: followed, let go, read by region. On SQLite and fakes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.domain.catalog_tables import PLACEMENTS, SUBJECTS
+from minitoolstream.domain.cid import cid_of
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.message import Extent, Message
+from minitoolstream.domain.subject_settings import Autopartitioning, Copies, Quota, Subject, SubjectSettings, Used
+from minitoolstream.ports import ExtentPage
+from minitoolstream.services.fetch_messages import deliver
+from minitoolstream.services.follow_subjects import follow_subjects, hold_messages, note_subject
+from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.reconcile_copies import reconcile_copies
+from tests.catalog_kit import CatalogKit, catalog_kit
+from tests.unit.test_services_pins import DiedError, Dying
+
+SETTINGS = (["raw"], Quota(), Autopartitioning("disabled", 1, 1, 80, 300))
+
+
+class Stream:
+    """Messages of one subject, whose head can go."""
+
+    def __init__(self, kit: CatalogKit) -> None:
+        self.kit = kit
+        self.extents: list[Extent] = []
+        self.copies: Copies | None = Copies(2)
+        self.gone = False
+        kit.core.subjects = self  # type: ignore[assignment]
+        kit.core.metadata = self  # type: ignore[assignment]
+
+    def publish(self, body: bytes, *, sha256: bool = True) -> Extent:
+        sequence = (self.extents[-1].sequence if self.extents else 0) + 1
+        name = f"m/{sequence}"
+        self.kit.kit.payloads.client_put(name, body)
+        digest = cid_of(body).sha256 if sha256 else None
+        extent = Extent(sequence, {}, name, "s", 1, 0, sequence - 1, 1, len(body), sha256=digest)
+        self.extents.append(extent)
+        return extent
+
+    async def get(self, _subject: str) -> Subject:
+        if self.gone:
+            raise MtsError("unknown_subject", "gone")
+        settings = SubjectSettings(*SETTINGS, copies=self.copies)
+        return Subject("s", 1, 1, 0, 0, 0, 0, settings, Used(0, 0), [])
+
+    async def get_message(self, sequence: int) -> Extent | None:
+        return next((extent for extent in self.extents if extent.sequence == sequence), None)
+
+    async def get_messages(self, _subject: str, start: int, limit: int) -> ExtentPage:
+        found = [extent for extent in self.extents if extent.sequence >= start][:limit]
+        last = self.extents[-1].sequence if self.extents else 9
+        return ExtentPage(found, found[-1].sequence + 1 if found else max(start, last + 1), last, last)
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia")
+    yield made
+    await made.store.close()
+
+
+@pytest.fixture
+async def stream(kit: CatalogKit) -> Stream:
+    await note_subject(kit.core, "s", {"rf": 2})
+    return Stream(kit)
+
+
+async def settle(kit: CatalogKit) -> tuple[int, int]:
+    kit.advance(5)
+    done = await follow_subjects(kit.core)
+    await reconcile_copies(kit.core)
+    return done
+
+
+async def actual(kit: CatalogKit, body: bytes) -> Any:
+    cid = cid_of(body)
+    row = await kit.store.get(PLACEMENTS, (cid.prefix, cid.binary))
+    return row and row["actual"]
+
+
+async def test_messages_of_the_subject_have_copies(kit: CatalogKit, stream: Stream) -> None:
+    stream.publish(b"one")
+    stream.publish(b"two", sha256=False)
+    assert await settle(kit) == (2, 0)
+    assert await settle(kit) == (0, 0)
+    for body in (b"one", b"two"):
+        assert len(await actual(kit, body)) == 2
+
+
+async def test_expired_messages_let_go_unless_another_holds_the_content(kit: CatalogKit, stream: Stream) -> None:
+    for body in (b"same", b"other", b"same"):
+        stream.publish(body)
+    await settle(kit)
+    del stream.extents[:2]
+    assert await settle(kit) == (0, 2)
+    assert len(await actual(kit, b"same")) == 2
+    assert await find_pin(kit.core, cid_of(b"other")) is None
+    stream.extents.clear()
+    assert await settle(kit) == (0, 1)
+    assert await find_pin(kit.core, cid_of(b"same")) is None
+    assert not any(store.objects for store in kit.peers.stores.values())
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_subject_that_asks_no_more_or_is_gone_keeps_no_copies(
+    kit: CatalogKit, stream: Stream, gone: bool
+) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    stream.copies, stream.gone = None, gone
+    kit.advance(120)
+    assert await settle(kit) == (0, 1)
+    assert await find_pin(kit.core, cid_of(b"one")) is None
+    assert await kit.store.get(SUBJECTS, (0, "s")) is None
+
+
+@pytest.mark.parametrize("writes", range(3, 21, 3))
+async def test_a_follower_that_dies_is_gone_on_with(kit: CatalogKit, stream: Stream, writes: int) -> None:
+    for number in range(3):
+        stream.publish(bytes([number]))
+    for wait in (70, 70):
+        kit.core.catalog = Dying(kit.store, writes)
+        try:
+            await follow_subjects(kit.core)
+        except DiedError:
+            kit.advance(wait)
+        kit.core.catalog = kit.store
+    await settle(kit)
+    stream.extents.clear()
+    kit.core.catalog = Dying(kit.store, writes)
+    try:
+        await follow_subjects(kit.core)
+    except DiedError:
+        kit.advance(70)
+    kit.core.catalog = kit.store
+    for _ in range(2):
+        await settle(kit)
+    assert not any(store.objects for store in kit.peers.stores.values())
+
+
+async def test_digests_that_somebody_computed_are_held(kit: CatalogKit, stream: Stream) -> None:
+    extent = stream.publish(b"large", sha256=False)
+    digests = {extent.sequence: cid_of(b"large").sha256, 99: cid_of(b"x").sha256}
+    assert await hold_messages(kit.core, "s", digests) == 1
+    assert await hold_messages(kit.core, "s", digests) == 1
+    kit.advance(5)
+    await reconcile_copies(kit.core)
+    assert len(await actual(kit, b"large")) == 2
+    stream.copies = None
+    assert await hold_messages(kit.core, "s", digests) == 0
+
+
+async def test_more_copies_than_peers_are_refused(kit: CatalogKit) -> None:
+    with pytest.raises(MtsError, match="rf"):
+        await note_subject(kit.core, "s", {"rf": 4})
+    assert await kit.store.get(SUBJECTS, (0, "s")) is None
+
+
+async def near(kit: CatalogKit, stream: Stream, region: str) -> Message:
+    (message,) = await deliver(kit.core, stream.extents[:1], inline=False, region=region)
+    return message
+
+
+async def test_a_reader_gets_the_copy_of_its_zone_and_the_payload_behind_it(kit: CatalogKit, stream: Stream) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    (zone, *_) = sorted(await actual(kit, b"one"))
+    found = await near(kit, stream, zone)
+    assert found.url is not None
+    assert found.url.startswith(f"get:cid/{cid_of(b'one')}")
+    assert found.fallback_url is not None
+    assert found.fallback_url.startswith("get:m/1?")
+    (spare,) = {"eu", "us", "asia"} - set(await actual(kit, b"one"))
+    elsewhere = await near(kit, stream, spare)
+    assert (elsewhere.url or "").startswith("get:m/1?")
+    assert elsewhere.fallback_url is None
+
+
+async def test_a_reader_of_a_peer_that_is_down_or_of_a_catalog_that_is_away_gets_the_payload(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    (zone, *_) = sorted(await actual(kit, b"one"))
+    kit.peers.stores[zone].down = True
+    assert ((await near(kit, stream, zone)).url or "").startswith("get:m/1?")
+
+    async def away(*_given: Any, **_more: Any) -> Any:
+        raise unavailable("the engine is down")
+
+    monkeypatch.setattr(kit.store, "page", away)
+    assert ((await near(kit, stream, zone)).url or "").startswith("get:m/1?")

@@ -1,0 +1,285 @@
+"""Pins as their owners use them, on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.domain.catalog_tables import BY_PEER, EVENTS, PINS, QUEUE, REFS
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.pin import NOBODY, PINNED, UNPINNING, Wish
+from minitoolstream.ports.catalog import Change
+from minitoolstream.services.expire_pins import expire_pins
+from minitoolstream.services.hold_content import Reference, hold_content, let_go
+from minitoolstream.services.list_pins import PinFilter, list_pins
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
+from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.place_copies import SLICES
+from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, cid
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia")
+    yield made
+    await made.store.close()
+
+
+async def refused(work: Any, code: str) -> MtsError:
+    with pytest.raises(MtsError) as caught:
+        await work
+    assert caught.value.code == code, caught.value
+    return caught.value
+
+
+def reference(name: str, rf: int = 1, zones: frozenset[str] = frozenset()) -> Reference:
+    return Reference(name, rf, zones, f"m/{name}", None, 5)
+
+
+async def test_a_new_pin_has_a_place_for_each_copy(kit: CatalogKit) -> None:
+    made, created = await create_pin(kit.core, ALICE, cid(1), Wish(rf=2, name="one", tags=frozenset({"x"})))
+    assert created
+    assert (made.pin.rf, made.pin.name, made.pin.owner, made.pin.version) == (2, "one", "alice", 1)
+    assert len(made.placement["desired"]) == 2
+    for peer in made.placement["desired"]:
+        assert await kit.store.get(BY_PEER, (peer, *made.pin.key)) is not None
+    read = await get_pin(kit.core, ALICE, cid(1))
+    assert (read.pin, read.placement["desired"]) == (made.pin, made.placement["desired"])
+
+
+async def test_pinning_again_changes_the_pin(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(name="one"))
+    again, created = await create_pin(kit.core, ALICE, cid(1), Wish(rf=3))
+    assert (created, again.pin.name, again.pin.rf, again.pin.version) == (False, "one", 3, 2)
+
+
+async def test_a_repeated_operation_is_done_once(kit: CatalogKit) -> None:
+    first, created = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")
+    again, created_again = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")
+    assert (again.pin, created_again) == (first.pin, created)
+    await refused(create_pin(kit.core, ALICE, cid(1), Wish(rf=2), "op-1"), "idempotency_conflict")
+    await delete_pin(kit.core, ALICE, cid(1), operation_id="op-2")
+    await delete_pin(kit.core, ALICE, cid(1), operation_id="op-2")
+    await refused(delete_pin(kit.core, ALICE, cid(1), operation_id="op-3"), "not_found")
+
+
+async def test_a_stale_version_is_told_the_current_one(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish())
+    await update_pin(kit.core, ALICE, cid(1), Wish(name="two"), version=1)
+    error = await refused(update_pin(kit.core, ALICE, cid(1), Wish(name="three"), version=1), "version_conflict")
+    assert error.details == {"version": 2}
+    await refused(update_pin(kit.core, ALICE, cid(1), Wish(), version=9), "version_conflict")
+    await refused(delete_pin(kit.core, ALICE, cid(1), version=1), "version_conflict")
+
+
+async def test_of_many_that_change_one_version_one_wins(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish())
+    changes = [update_pin(kit.core, ALICE, cid(1), Wish(name=str(number)), version=1) for number in range(8)]
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
+    assert sum(not isinstance(outcome, MtsError) for outcome in outcomes) == 1
+
+
+async def test_another_owner_has_no_access(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish())
+    for work in (
+        get_pin(kit.core, BOB, cid(1)),
+        update_pin(kit.core, BOB, cid(1), Wish(name="mine")),
+        delete_pin(kit.core, BOB, cid(1)),
+        create_pin(kit.core, BOB, cid(1), Wish()),
+    ):
+        await refused(work, "forbidden")
+    assert (await get_pin(kit.core, OPERATOR, cid(1))).pin.owner == "alice"
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(rf=0),
+        Wish(rf=4),
+        Wish(rf=17),
+        Wish(rf=2, zones=frozenset({"eu"})),
+        Wish(zones=frozenset({"nowhere"})),
+        Wish(name="n" * 256),
+        Wish(tags=frozenset({"t" * 129})),
+        Wish(tags=frozenset(map(str, range(65)))),
+        Wish(metadata={"k": "v" * 2049}),
+        Wish(metadata={"mts.rf": "9"}),
+        Wish(priority=128),
+        Wish(expires_at=NOON),
+    ],
+)
+async def test_a_wrong_wish_is_refused_and_nothing_is_written(kit: CatalogKit, wish: Wish) -> None:
+    await refused(create_pin(kit.core, ALICE, cid(1), wish), "bad_request")
+    assert await find_pin(kit.core, cid(1)) is None
+    assert (await kit.store.walk(QUEUE, None, 10))[0] == []
+
+
+async def test_an_ended_pin_is_not_seen_and_can_be_pinned_anew(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(name="one"))
+    await delete_pin(kit.core, ALICE, cid(1))
+    await refused(get_pin(kit.core, ALICE, cid(1)), "not_found")
+    assert (await list_pins(kit.core, "alice", PinFilter(), 10)).pins == []
+    kit.advance(1)
+    again, created = await create_pin(kit.core, BOB, cid(1), Wish())
+    assert created
+    assert (again.pin.owner, again.pin.name, again.pin.version) == ("bob", None, 3)
+
+
+async def test_lists_are_the_newest_first_and_paged(kit: CatalogKit) -> None:
+    for number in range(25):
+        await create_pin(kit.core, ALICE, cid(number), Wish(name=f"n-{number}", tags=frozenset({str(number % 2)})))
+        kit.advance(7200)
+    names: list[str | None] = []
+    cursor = None
+    while True:
+        page = await list_pins(kit.core, "alice", PinFilter(tag="1"), 5, cursor)
+        assert len(page.pins) <= 5
+        names += [one.pin.name for one in page.pins]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert names == [f"n-{number}" for number in range(23, 0, -2)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (PinFilter(name="b"), ["b"]),
+        (PinFilter(name="B", match="iexact"), ["b"]),
+        (PinFilter(name="a", match="partial"), ["ab", "a"]),
+        (PinFilter(name="A", match="ipartial"), ["ab", "a"]),
+        (PinFilter(before=NOON + timedelta(hours=1)), ["a"]),
+        (PinFilter(after=NOON), ["ab", "b"]),
+        (PinFilter(statuses=frozenset({"pinned"})), []),
+        (PinFilter(metadata={"k": "b"}), ["b"]),
+        (PinFilter(cids=frozenset({cid(0), cid(9)})), ["a"]),
+    ],
+)
+async def test_lists_are_filtered(kit: CatalogKit, wanted: PinFilter, names: list[str]) -> None:
+    for number, name in enumerate(("a", "b", "ab")):
+        await create_pin(kit.core, ALICE, cid(number), Wish(name=name, metadata={"k": name}))
+        kit.advance(3600)
+    await create_pin(kit.core, BOB, cid(7), Wish(name="a"))
+    assert [one.pin.name for one in (await list_pins(kit.core, "alice", wanted, 10)).pins] == names
+
+
+async def test_the_same_bytes_published_twice_are_one_entry_with_two_references(kit: CatalogKit) -> None:
+    for name in ("one", "two", "two"):
+        await hold_content(kit.core, cid(1), reference(name, rf=2))
+    found = await find_pin(kit.core, cid(1))
+    assert found is not None
+    assert (found.owner, found.rf, found.size) == (NOBODY, 2, 5)
+    assert len(await kit.store.page(REFS, (cid(1).binary,), 10)) == 2
+
+
+async def test_copies_stay_while_another_holds_the_content(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one", rf=3))
+    await create_pin(kit.core, ALICE, cid(1), Wish(rf=1))
+    assert not await let_go(kit.core, cid(1), ["one"])
+    kept = await get_pin(kit.core, ALICE, cid(1))
+    assert kept.pin.rf == 1
+    await hold_content(kit.core, cid(1), reference("two"))
+    await delete_pin(kit.core, ALICE, cid(1))
+    found = await find_pin(kit.core, cid(1))
+    assert found is not None
+    assert (found.owner, found.ended) == (NOBODY, False)
+    assert await let_go(kit.core, cid(1), ["two"])
+    ended = await find_pin(kit.core, cid(1))
+    assert ended is not None
+    assert ended.status == UNPINNING
+
+
+async def test_zones_are_those_of_all_who_hold_it(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one", zones=frozenset({"eu"})))
+    await hold_content(kit.core, cid(1), reference("two", zones=frozenset({"us"})))
+    found = await find_pin(kit.core, cid(1))
+    assert found is not None
+    assert found.zones == {"eu", "us"}
+    await hold_content(kit.core, cid(1), reference("three"))
+    anywhere = await find_pin(kit.core, cid(1))
+    assert anywhere is not None
+    assert anywhere.zones == frozenset()
+
+
+async def test_a_pin_expires_at_its_time_and_once(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(expires_at=NOON + timedelta(hours=5, minutes=30)))
+    kit.advance(5 * 3600)
+    assert await expire_pins(kit.core) == 0
+    kit.advance(3600)
+    assert await expire_pins(kit.core) == 1
+    assert await expire_pins(kit.core) == 0
+    events = await kit.store.page(EVENTS, (cid(1).binary,), 10)
+    assert [row["event"] for row in events] == ["pinned", "expired"]
+
+
+async def test_a_time_that_was_changed_later_does_not_expire_early(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(expires_at=NOON + timedelta(hours=1)))
+    await update_pin(kit.core, ALICE, cid(1), Wish(expires_at=NOON + timedelta(days=60)))
+    await create_pin(kit.core, ALICE, cid(2), Wish(expires_at=NOON + timedelta(hours=1)))
+    await update_pin(kit.core, ALICE, cid(2), Wish(keep=True))
+    kit.advance(2 * 3600)
+    assert await expire_pins(kit.core) == 0
+    kit.advance(60 * 86400)
+    assert await expire_pins(kit.core) == 1
+    assert (await get_pin(kit.core, ALICE, cid(2))).pin.expires_at is None
+
+
+class DiedError(BaseException):
+    """As a kill: nothing catches it on its way."""
+
+
+class Dying:
+    """A store that dies at its n-th write."""
+
+    def __init__(self, store: Any, writes: int) -> None:
+        self._store = store
+        self._left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in {"write", "write_each", "put_new", "put_if", "delete_if", "add"}:
+            return method
+
+        async def call(*args: Any, **more: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                raise DiedError
+            return await method(*args, **more)
+
+        return call
+
+
+@pytest.mark.parametrize("writes", range(8))
+async def test_an_expiry_that_dies_anywhere_is_done_once(kit: CatalogKit, writes: int) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(expires_at=NOON + timedelta(minutes=5)))
+    kit.advance(600)
+    kit.core.catalog = Dying(kit.store, writes)
+    with pytest.raises(DiedError):
+        await expire_pins(kit.core)
+    kit.core.catalog = kit.store
+    kit.advance(120)
+    await expire_pins(kit.core)
+    found = await find_pin(kit.core, cid(1))
+    assert found is not None
+    assert (found.status, found.version) == (UNPINNING, 2)
+
+
+@pytest.mark.parametrize("writes", range(5))
+async def test_a_pin_whose_maker_dies_is_looked_after_or_not_there(kit: CatalogKit, writes: int) -> None:
+    kit.core.catalog = Dying(kit.store, writes)
+    with pytest.raises(DiedError):
+        await create_pin(kit.core, ALICE, cid(1), Wish(), "op")
+    kit.core.catalog = kit.store
+    queued: list[Change | Any] = []
+    for number in range(SLICES):
+        queued += await kit.store.page(QUEUE, (number,), 10)
+    pin = await kit.store.get(PINS, (cid(1).prefix, cid(1).binary))
+    assert pin is None or queued
+    again, _ = await create_pin(kit.core, ALICE, cid(1), Wish(), "op")
+    assert len(again.placement["desired"]) == 1
+    assert again.pin.status != PINNED
