@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from minitoolstream.config import NO_EFFECT, OPTIONS, env_name
+from minitoolstream.config import env_name
+from minitoolstream.options import NO_EFFECT, OPTIONS
 
 HEAD = """# Configuration
 

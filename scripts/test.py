@@ -9,6 +9,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,9 @@ from xml.etree import ElementTree
 
 from minitoolstream.config import load_settings
 from minitoolstream.stack.apt import get_program
+from minitoolstream.stack.commands import Update
 from minitoolstream.stack.console import Console
+from minitoolstream.stack.get_cassandra import get_cassandra
 from minitoolstream.stack.get_java import get_java
 from minitoolstream.stack.get_mariadb import get_mariadb
 from minitoolstream.stack.get_minio import get_minio
@@ -25,6 +29,7 @@ from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.program import Program
 from scripts import check, tools
+from scripts.checkov import get_checkov
 
 _BUILD = tools.ROOT / "build"
 _LUA_TIMEOUT = 300
@@ -44,14 +49,7 @@ class Counts:
 
 
 def main(arguments: list[str]) -> int:
-    console = Console()
-    tarantool = tools.get(console, "Tarantool", partial(get_tarantool, load_settings()["tarantool.binary"]))
-    tools.get(console, "MinIO", get_minio)
-    tools.get(console, "ministack", get_ministack)
-    tools.get(console, "MariaDB", get_mariadb)
-    tools.get(console, "Chromium", partial(get_program, "chromium", "chromium"))
-    tools.get(console, "Java", get_java)
-    tools.get(console, "Spark", get_spark)
+    tarantool = _get_servers(Console())
     if check.main():
         return 1
     lua = _lua_tests(tarantool)
@@ -61,24 +59,51 @@ def main(arguments: list[str]) -> int:
     return 1 if code or lua.failed or not covered else 0
 
 
+def _get_servers(console: Console) -> Program:
+    """All that is missing; Tarantool is what is returned. MinIO is built, which takes minutes of CPU; what is only
+    downloaded comes meanwhile, one after the other since apt lets nobody else in."""
+    downloads: dict[str, Callable[[], Program]] = {
+        "Tarantool": partial(get_tarantool, load_settings()["tarantool.binary"]),
+        "ministack": get_ministack,
+        "MariaDB": get_mariadb,
+        "Chromium": partial(get_program, "chromium", "chromium"),
+        "Java": get_java,
+        "Cassandra": get_cassandra,
+        "Spark": get_spark,
+        "checkov": get_checkov,
+    }
+    with ThreadPoolExecutor(max_workers=1) as lane:
+        coming = {name: lane.submit(getter) for name, getter in downloads.items()}
+        tools.get(console, "MinIO", get_minio)
+        got = {name: tools.get(console, name, partial(_await, download)) for name, download in coming.items()}
+    return got["Tarantool"]
+
+
+def _await(download: Future[Program], *, update: Update) -> Program:
+    update("getting it")
+    return download.result()
+
+
 def _lua_tests(tarantool: Program) -> Counts:
-    total = Counts()
-    for file in sorted((tools.ROOT / "tarantool" / "tests").glob("*_test.lua")):
-        done = subprocess.run(
-            [str(tarantool.path), str(file)],
-            cwd=tools.ROOT,
-            env=tools.environ(tarantool),
-            capture_output=True,
-            text=True,
-            timeout=_LUA_TIMEOUT,
-            check=False,
-        )
-        counts = tap_counts(done.stdout, done.returncode)
-        print(f"{'✗' if counts.failed else '✓'} {file.name}: {counts}", flush=True)
-        if counts.failed:
-            print(done.stdout + done.stderr, flush=True)
-        total += counts
-    return total
+    files = sorted((tools.ROOT / "tarantool" / "tests").glob("*_test.lua"))
+    with ThreadPoolExecutor(os.cpu_count()) as lanes:
+        return sum(lanes.map(partial(_lua_test, tarantool), files), Counts())
+
+
+def _lua_test(tarantool: Program, file: Path) -> Counts:
+    done = subprocess.run(
+        [str(tarantool.path), str(file)],
+        cwd=tools.ROOT,
+        env=tools.environ(tarantool),
+        capture_output=True,
+        text=True,
+        timeout=_LUA_TIMEOUT,
+        check=False,
+    )
+    counts = tap_counts(done.stdout, done.returncode)
+    said = done.stdout + done.stderr if counts.failed else ""
+    print(f"{'✗' if counts.failed else '✓'} {file.name}: {counts}\n{said}", end="", flush=True)
+    return counts
 
 
 def tap_counts(output: str, code: int) -> Counts:

@@ -32,7 +32,9 @@ SELECTION = {
     "inline": INLINE,
     "view": ({"type": "string", "enum": ["messages", "extents"]}, "extents: one URL for a whole pack"),
     "durable": ({"type": "string"}, "read from where this durable stands, without moving it"),
+    "region": ({"type": "string"}, "where the reader is: URLs lead to the nearest copy"),
 }
+REGION = {"x-mts-region": ({"type": "string"}, "the same as `region`")}
 PAGE = schema.Page | schema.ExtentPage | schema_delivery.DurablePage | schema_delivery.DurableExtentPage
 CONSUMER = "/v1/subjects/{subject}/consumers/{durable}"
 DEAD_LETTERS = "/v1/subjects/{subject}/dead-letters"
@@ -44,6 +46,7 @@ DEAD_LETTERS = "/v1/subjects/{subject}/dead-letters"
     "A page of messages with presigned download URLs",
     response=PAGE,
     query=SELECTION,
+    headers=REGION,
 )
 async def read_messages(request: Request) -> Response:
     selection = parse_delivery.selection_of(request)
@@ -65,7 +68,10 @@ async def read_messages(request: Request) -> Response:
         "epoch": ({"type": "integer", "minimum": 0}, "the session's, as it was given"),
         "after": ({"type": "string"}, "partition:sequence:fence, separated by commas: how far a session's reader got"),
     },
-    headers={"last-event-id": ({"type": "string"}, "a stream goes on behind this sequence")},
+    headers={
+        **REGION,
+        "last-event-id": ({"type": "string"}, "a stream goes on behind this sequence"),
+    },
     waits=True,
 )
 async def subscribe(request: Request) -> Response:
@@ -88,11 +94,17 @@ async def subscribe(request: Request) -> Response:
 
 
 @app.endpoint(
-    "GET", "/v1/messages/{sequence}", "One message by its sequence", response=schema.Message, query={"inline": INLINE}
+    "GET",
+    "/v1/messages/{sequence}",
+    "One message by its sequence",
+    response=schema.Message,
+    query={"inline": INLINE, "region": SELECTION["region"]},
+    headers=REGION,
 )
 async def read_message(request: Request) -> Response:
     sequence = check_number(request.params["sequence"], "sequence")
-    return answer(await get_message(request.core, sequence, inline=parse.flag_of(request.query, "inline")))
+    inline, region = parse.flag_of(request.query, "inline"), parse_delivery.region_of(request)
+    return answer(await get_message(request.core, sequence, inline=inline, region=region))
 
 
 @app.endpoint("GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject", response=schema.Latest)

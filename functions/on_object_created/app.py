@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Any
 
+from minitoolstream import container
 from minitoolstream.api.app import App, run
-from minitoolstream.bootstrap import current_core
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.object_event import Delivery, read_event
-from minitoolstream.services.commit_uploads import commit_created
+from minitoolstream.domain.object_event import MALFORMED, Delivery, read_event
+from minitoolstream.services.commit_uploads import commit_created, reject
 from minitoolstream.services.core import Core
 
 app = App("on-object-created")
@@ -33,17 +33,38 @@ async def handle_event(core: Core, event: Any, _request_id: str) -> dict[str, An
 
 
 async def _succeeds(core: Core, delivery: Delivery) -> bool:
+    """False: let it come again. What no try can help goes to the dead letters."""
+    if delivery.is_poison:
+        return await _bury(core, delivery, MALFORMED)
     try:
         await asyncio.gather(*(commit_created(core, record) for record in delivery.records))
     except MtsError as error:
-        _log.warning("an event %s: %s", "comes again" if error.retryable else "is dropped", error.message)
-        return not error.retryable
+        if error.code == "not_configured":  # nothing is wrong with the event
+            raise
+        _log.warning("an event %s: %s", "comes again" if error.retryable else "is given up", error.message)
+        return False if error.retryable else await _bury(core, delivery, error.code)
+    return True
+
+
+async def _bury(core: Core, delivery: Delivery, reason: str) -> bool:
+    """Where there is no queue for it, the metadata store's record of it is all that stays."""
+    try:
+        if core.event_letters is None:
+            await reject(core, "", reason)
+        else:
+            core.metrics.rejected(reason)
+            await core.event_letters.put(delivery.body, reason)
+    except MtsError as error:
+        _log.warning("an event comes again, it cannot be recorded: %s", error.message)
+        return False
     return True
 
 
 @app.lambda_function(name="on_object_created")
 def on_object_created(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    async def handled() -> dict[str, Any]:
-        return await handle_event(await current_core(), event, str(getattr(context, "aws_request_id", "-")))
+    async def handled(core: Core) -> dict[str, Any]:
+        outcome = await handle_event(core, event, str(getattr(context, "aws_request_id", "-")))
+        _log.info("%s", outcome)
+        return outcome
 
-    return run(handled())
+    return run(container.current().use(handled))

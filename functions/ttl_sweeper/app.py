@@ -4,11 +4,13 @@ operator asks about that: what expires, what is deleted for good, whether everyt
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
+from minitoolstream import container
 from minitoolstream.api import (
     parse,
     parse_deletion,
@@ -19,9 +21,9 @@ from minitoolstream.api import (
     show_retention,
 )
 from minitoolstream.api.app import App, Request, Response, answer, run
-from minitoolstream.bootstrap import current_core
 from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.consistency import Report
+from minitoolstream.services.core import Core
 from minitoolstream.services.delete_messages import delete_message, list_deletions, purge_subject
 from minitoolstream.services.describe import describe_journal, describe_status
 from minitoolstream.services.get_report import get_report
@@ -33,6 +35,7 @@ from minitoolstream.services.sweep_expired import sweep as sweep_all
 from minitoolstream.services.write_journal import write_journal
 
 app = App("ttl-sweeper")
+_log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 20.0  # an API gateway ends a request after 29
 SHARE = 0.7  # of the time that a Lambda has left
@@ -146,10 +149,11 @@ async def read_deletions(request: Request) -> Response:
 def sweep(event: Any) -> dict[str, Any]:
     """EventBridge calls it. It stops well before Lambda would stop it, and goes on in its next run."""
 
-    async def swept() -> dict[str, Any]:
+    async def swept(core: Core) -> dict[str, Any]:
         seconds = event.context.get_remaining_time_in_millis() / 1000 * SHARE
-        core = await current_core()
         await core.ceiling.keep_if_possible()
-        return asdict(await run_sweeper(core, seconds))
+        done = asdict(await run_sweeper(core, seconds))
+        _log.info("%s", done)
+        return done
 
-    return run(swept())
+    return run(container.current().use(swept))

@@ -1,7 +1,9 @@
 """What the services need of the outside, in the words of the domain. Adapters fulfil these."""
 
 from minitoolstream.ports.audit import AuditStore, Lane, LanePage, Pointing, RowFacts, Summary, UploadFacts
+from minitoolstream.ports.aws import EventLetters, SecretSource
 from minitoolstream.ports.bucket import BucketStore
+from minitoolstream.ports.catalog import CatalogStore, PeerStores
 from minitoolstream.ports.deletion import DeletionStore, DeletionWork, RewritePlan
 from minitoolstream.ports.delivery import DeliveryStore, DurablePage
 from minitoolstream.ports.metadata import (
@@ -16,6 +18,7 @@ from minitoolstream.ports.metadata import (
 )
 from minitoolstream.ports.metrics import Metrics, NoMetrics
 from minitoolstream.ports.payloads import (
+    BlockReader,
     GetRequest,
     ObjectAbout,
     ObjectInfo,
@@ -33,7 +36,9 @@ from minitoolstream.ports.transactions import TransactionStore
 
 __all__ = [
     "AuditStore",
+    "BlockReader",
     "BucketStore",
+    "CatalogStore",
     "Changes",
     "DeletionStore",
     "DeletionWork",
@@ -41,6 +46,7 @@ __all__ = [
     "Doomed",
     "DueUploads",
     "DurablePage",
+    "EventLetters",
     "ExtentPage",
     "GetRequest",
     "GroupResults",
@@ -57,6 +63,7 @@ __all__ = [
     "ObjectInfo",
     "PackResult",
     "PayloadStore",
+    "PeerStores",
     "Pointing",
     "Position",
     "QueuePlace",
@@ -64,6 +71,7 @@ __all__ = [
     "RetentionStore",
     "RewritePlan",
     "RowFacts",
+    "SecretSource",
     "Settled",
     "ShardRows",
     "SignedRequest",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,7 +106,9 @@ class PayloadStore(Protocol):
 
     async def create_multipart(self, name: str, *, content_type: str, metadata: Mapping[str, str]) -> str: ...
 
-    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes) -> StoredPart: ...
+    async def put_part(
+        self, name: str, multipart_id: str, number: int, body: bytes | Sequence[bytes]
+    ) -> StoredPart: ...
 
     async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
         """All parts that arrived, in order; None when the store no longer knows the multipart."""
@@ -128,3 +130,11 @@ class PayloadStore(Protocol):
         """Raises when the bucket cannot be reached."""
 
     async def close(self) -> None: ...
+
+
+class BlockReader(Protocol):
+    """Large objects for ordinary code. Every failure is an MtsError, as of a `PayloadStore`."""
+
+    def blocks(self, name: str, first: int, last: int, *, size: int | None = None) -> Generator[bytes]:
+        """Bytes first..last inclusive, in pieces, which are on their way from now on; close it if they are not read.
+        With `size`, an object of another one is a `size_mismatch`."""

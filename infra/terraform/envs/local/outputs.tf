@@ -1,0 +1,4 @@
+output "stack" {
+  description = "Names, addresses and ids of what was made."
+  value       = module.stack
+}

@@ -1,0 +1,144 @@
+# Paths and routes are in routes.tf.json, which `python -m scripts.gen_terraform` writes from the functions' own table.
+
+resource "aws_api_gateway_rest_api" "this" {
+  name        = var.name
+  description = "MiniToolStream"
+
+  # Every body reaches the functions byte for byte; their answers are text.
+  binary_media_types = ["*/*"]
+
+  endpoint_configuration {
+    types = ["REGIONAL"]
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "aws_api_gateway_authorizer" "token" {
+  name                             = "token"
+  rest_api_id                      = aws_api_gateway_rest_api.this.id
+  type                             = "TOKEN"
+  authorizer_uri                   = var.authorizer.invoke_arn
+  identity_source                  = "method.request.header.Authorization"
+  authorizer_result_ttl_in_seconds = var.authorizer_seconds
+}
+
+resource "aws_api_gateway_method" "this" {
+  for_each = local.routes
+
+  rest_api_id   = aws_api_gateway_rest_api.this.id
+  resource_id   = each.value.resource_id
+  http_method   = each.value.method
+  authorization = "CUSTOM"
+  authorizer_id = aws_api_gateway_authorizer.token.id
+}
+
+resource "aws_api_gateway_integration" "this" {
+  for_each = local.routes
+
+  rest_api_id             = aws_api_gateway_rest_api.this.id
+  resource_id             = each.value.resource_id
+  http_method             = aws_api_gateway_method.this[each.key].http_method
+  type                    = "AWS_PROXY"
+  integration_http_method = "POST"
+  uri                     = var.functions[each.value.function].invoke_arn
+  timeout_milliseconds    = 29000
+}
+
+resource "aws_lambda_permission" "route" {
+  for_each = var.functions
+
+  statement_id  = "api"
+  action        = "lambda:InvokeFunction"
+  function_name = each.value.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_api_gateway_rest_api.this.execution_arn}/*"
+}
+
+resource "aws_lambda_permission" "authorizer" {
+  statement_id  = "api"
+  action        = "lambda:InvokeFunction"
+  function_name = var.authorizer.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_api_gateway_rest_api.this.execution_arn}/authorizers/*"
+}
+
+# What API Gateway answers by itself has the shape of all our errors.
+resource "aws_api_gateway_gateway_response" "error" {
+  for_each = {
+    UNAUTHORIZED                 = { status = "401", code = "unauthorized" }
+    ACCESS_DENIED                = { status = "401", code = "unauthorized" }
+    MISSING_AUTHENTICATION_TOKEN = { status = "404", code = "not_found" }
+    THROTTLED                    = { status = "429", code = "rate_limited" }
+    INTEGRATION_TIMEOUT          = { status = "504", code = "timeout" }
+    REQUEST_TOO_LARGE            = { status = "413", code = "too_large" }
+    DEFAULT_5XX                  = { status = "503", code = "unavailable" }
+  }
+
+  rest_api_id   = aws_api_gateway_rest_api.this.id
+  response_type = each.key
+  status_code   = each.value.status
+
+  response_templates = {
+    "application/json" = "{\"error\":{\"code\":\"${each.value.code}\",\"message\":$context.error.messageString,\"details\":{}}}"
+  }
+}
+
+resource "aws_api_gateway_deployment" "this" {
+  rest_api_id = aws_api_gateway_rest_api.this.id
+
+  triggers = {
+    content = sha1(jsonencode([
+      filesha1("${path.module}/routes.tf.json"),
+      filesha1("${path.module}/main.tf"),
+      { for name, function in var.functions : name => function.invoke_arn },
+      var.authorizer.invoke_arn,
+    ]))
+  }
+
+  depends_on = [
+    aws_api_gateway_integration.this,
+    aws_api_gateway_method.this,
+    aws_api_gateway_gateway_response.error,
+  ]
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "aws_api_gateway_stage" "this" {
+  rest_api_id          = aws_api_gateway_rest_api.this.id
+  deployment_id        = aws_api_gateway_deployment.this.id
+  stage_name           = var.stage
+  xray_tracing_enabled = var.tracing
+
+  dynamic "access_log_settings" {
+    for_each = var.access_log_arn == null ? [] : [var.access_log_arn]
+
+    content {
+      destination_arn = access_log_settings.value
+      format = jsonencode({
+        request_id = "$context.requestId"
+        method     = "$context.httpMethod"
+        route      = "$context.resourcePath"
+        status     = "$context.status"
+        ms         = "$context.responseLatency"
+      })
+    }
+  }
+}
+
+resource "aws_api_gateway_method_settings" "this" {
+  rest_api_id = aws_api_gateway_rest_api.this.id
+  stage_name  = aws_api_gateway_stage.this.stage_name
+  method_path = "*/*"
+
+  settings {
+    metrics_enabled        = true
+    throttling_rate_limit  = var.rate_limit
+    throttling_burst_limit = var.burst_limit
+  }
+}

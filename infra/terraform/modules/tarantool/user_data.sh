@@ -1,0 +1,50 @@
+#!/bin/bash
+# Tarantool with this version's code, its data on the second volume. Run once, at the machine's first start.
+set -euo pipefail
+
+apt-get update
+apt-get install -y tarantool awscli jq
+
+for device in /dev/nvme1n1 /dev/sdf; do
+  [ -b "$device" ] && break
+done
+blkid "$device" || mkfs.xfs "$device"
+mkdir -p /var/lib/mts /opt/mts /etc/mts
+echo "$device /var/lib/mts xfs defaults,nofail 0 2" >> /etc/fstab
+mount -a
+
+aws s3 cp "${code_url}" - | tar -xz -C /opt/mts
+cat > /usr/local/bin/mts-tarantool <<'SCRIPT'
+#!/bin/bash
+# The password is read at every start: after a rotation, restart the service.
+set -euo pipefail
+umask 077
+aws secretsmanager get-secret-value --secret-id "${secret}" --query SecretString --output text \
+  | jq -j '."tarantool.password"' > /run/mts/password
+export MTS_TARANTOOL_LISTEN=0.0.0.0:3301 MTS_TARANTOOL_DIR=/var/lib/mts/data MTS_TARANTOOL_WAL_MODE=fsync
+export MTS_TARANTOOL_MEMORY=${memory_bytes} MTS_TARANTOOL_USER=mts MTS_TARANTOOL_PASSWORD_FILE=/run/mts/password
+exec tarantool /opt/mts/tarantool/init.lua
+SCRIPT
+chmod 755 /usr/local/bin/mts-tarantool
+
+cat > /etc/systemd/system/mts-tarantool.service <<'UNIT'
+[Unit]
+Description=Tarantool of MiniToolStream
+After=network-online.target
+RequiresMountsFor=/var/lib/mts
+
+[Service]
+User=tarantool
+RuntimeDirectory=mts
+ExecStart=/usr/local/bin/mts-tarantool
+Restart=always
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+UNIT
+mkdir -p /var/lib/mts/data
+chown -R tarantool /var/lib/mts/data
+systemctl disable --now tarantool || true
+systemctl daemon-reload
+systemctl enable --now mts-tarantool

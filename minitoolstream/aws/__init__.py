@@ -1,0 +1,1 @@
+"""What an operator does on AWS beside Terraform."""

@@ -1,0 +1,83 @@
+"""One suite, two targets: the host on MinIO, and the same functions as Lambdas on an emulated AWS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e.deploy import Deployed, deploy, terraform_command
+from tests.e2e.emulator import start_emulator
+from tests.live import Calls, Live
+from tests.servers import start_tarantool
+
+NO_TERRAFORM = "TERRAFORM names no terraform that has the AWS provider"
+EARLY = "expires-by-schedule"
+
+
+@dataclass
+class Target(Calls):
+    """Where the suite runs."""
+
+    name: str
+    base: str
+    token: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        return self.base
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """Everything that envs/local has, on an emulator of its own."""
+    if terraform_command() is None:
+        pytest.skip(NO_TERRAFORM)
+    folder = tmp_path_factory.mktemp("aws")
+    emulator, tarantool = start_emulator(folder / "emulator"), start_tarantool(folder / "tarantool")
+    try:
+        yield deploy(emulator, tarantool, folder)
+    finally:
+        emulator.stop()
+        tarantool.stop()
+
+
+@pytest.fixture(scope="session")
+def aws_target(deployed: Deployed) -> Target:
+    """With a message that lives for a second, for the schedule to find."""
+    target = Target("aws", deployed.url, deployed.token)
+    assert target.api("PUT", f"/v1/subjects/{EARLY}", {"ttl": 1}).status in {200, 201}
+    assert target.publish(EARLY, b"soon gone").status == 201
+    return target
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> Any:
+    if request.param == "aws":
+        return request.getfixturevalue("aws_target")
+    live: Live = request.getfixturevalue("live")
+    return Target("host", live.url, live.token)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "target" in metafunc.fixturenames:
+        aws = pytest.param("aws", marks=pytest.mark.xdist_group("aws"))
+        metafunc.parametrize("target", ["host", aws], indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the deployment shares one."""
+    for item in items:
+        if "deployed" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("aws"))
+
+
+def event_of(bucket: str, ticket: dict[str, Any], size: int) -> str:
+    """What S3 says of a PUT."""
+    item = {"key": ticket["object_name"], "size": size, "eTag": "x", "sequencer": "0"}
+    record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "awsRegion": "us-east-1"}
+    return json.dumps({"Records": [{**record, "s3": {"bucket": {"name": bucket}, "object": item}}]})

@@ -1,0 +1,77 @@
+"""What a month on AWS costs: sums that can be done by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from minitoolstream.aws.cost import Line, Use, costs_of, load_prices
+from minitoolstream.cli.main import cli
+from minitoolstream.domain.errors import MtsError
+
+PRICES = load_prices()
+
+
+def line(lines: list[Line], what: str) -> Line:
+    return next(one for one in lines if one.what == what)
+
+
+def test_a_million_messages_by_ticket() -> None:
+    lines = costs_of(Use(1_000_000, 10_000, "ticket", reads=1, days=30.4), PRICES)
+    assert line(lines, "S3 PUTs").dollars == pytest.approx(5.0)
+    assert line(lines, "S3 GETs").dollars == pytest.approx(0.4)
+    assert line(lines, "S3 storage, GB-months").dollars == pytest.approx(10 * 0.023)
+    assert line(lines, "API Gateway requests").dollars == pytest.approx(2.01 * 3.5)
+
+
+def test_batches_cost_a_thousandth_of_the_requests() -> None:
+    single = costs_of(Use(1_000_000, 10_000, "inline", reads=0, days=1), PRICES)
+    batched = costs_of(Use(1_000_000, 10_000, "batch", reads=0, days=1), PRICES)
+    for what in ("S3 PUTs", "API Gateway requests"):
+        assert line(batched, what).dollars == pytest.approx(line(single, what).dollars / 1000)
+
+
+def test_events_are_paid_for_only_where_there_are_some() -> None:
+    assert line(costs_of(Use(1000, 1, "inline", 0, 1), PRICES), "SQS requests").dollars == 0
+
+
+def test_readers_outside_pay_for_what_leaves() -> None:
+    lines = costs_of(Use(1000, 10**9, "ticket", reads=2, days=0, outside=True), PRICES)
+    assert line(lines, "transfer out, GB").dollars == pytest.approx(2000 * 0.09)
+
+
+def test_the_machines_cost_the_same_without_a_message() -> None:
+    fixed = [[one.dollars for one in costs_of(Use(n, 1, "ticket", 1, 1), PRICES) if one.fixed] for n in (1, 10**9)]
+    assert fixed[0] == fixed[1]
+    assert sum(fixed[0]) > 0
+
+
+def mts(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["cost", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_command_tells_the_date_of_its_prices() -> None:
+    assert f"prices of {PRICES.region}, {PRICES.date}" in mts()
+    assert "$ a TB" in mts("--size", "1GiB", "--messages", "1000")
+
+
+def test_prices_of_ones_own_are_used(tmp_path: Path) -> None:
+    mine = json.loads(mts("--show-prices")) | {"s3_put_per_1000": 50.0, "date": "2030-01"}
+    (tmp_path / "mine.json").write_text(json.dumps(mine))
+    told = json.loads(mts("--prices", str(tmp_path / "mine.json"), "--json"))
+    assert told["prices"]["date"] == "2030-01"
+    assert next(one for one in told["lines"] if one["what"] == "S3 PUTs")["dollars"] == pytest.approx(50_000)
+
+
+@pytest.mark.parametrize("content", [None, "{", json.dumps({"date": "2030"})])
+def test_a_file_that_is_no_list_of_prices_is_named(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "prices.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(MtsError, match=r"prices\.json"):
+        load_prices(file)
