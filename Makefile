@@ -9,11 +9,12 @@ WORKERS ?= auto
 UP ?=
 BENCH ?=
 CHAOS ?=
+AWS ?=
 PYTEST ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SPARK ?=
-.PHONY: help up down test check chaos proto dist bench clean spark-archive spark-cluster
+.PHONY: help up down test check chaos proto dist package aws-local bench clean spark-archive spark-cluster catalog-cluster
 
 help:
 	@echo "make up      start Tarantool, an object store and the host (UP=--quick: at once, with an emulated store)"
@@ -23,9 +24,12 @@ help:
 	@echo "make chaos   200 random kills while everything is in use, then a table (CHAOS='--cycles 50 --seed 7')"
 	@echo "make proto   the code and reference of proto/, which are checked in"
 	@echo "make dist    a wheel in dist/"
+	@echo "make package each function as a zip for AWS Lambda, in dist/functions/"
+	@echo "make aws-local   an emulated AWS, everything deployed with Terraform, the end-to-end suite (AWS=--stay: leave it)"
 	@echo "make bench   measure, into bench/results/"
 	@echo "make spark-archive   what a Spark cluster is sent, in dist/"
 	@echo "make spark-cluster   every Spark step on a real master with two workers (SPARK='4 3': which versions)"
+	@echo "make catalog-cluster   the catalog on two datacenters of Cassandra: writes, kills, hints, claims; with figures"
 	@echo "make clean   remove what can be made again; keeps .venv and .mts"
 
 up: $(VENV)/.runtime
@@ -51,6 +55,12 @@ dist: $(VENV)/.runtime
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
+package: $(VENV)/.dev
+	@$(BIN)/python -m scripts.package_functions
+
+aws-local: $(VENV)/.dev
+	@$(BIN)/python -m scripts.aws_local $(AWS)
+
 bench: $(VENV)/.dev
 	@$(BIN)/python -m bench $(BENCH)
 
@@ -59,6 +69,9 @@ spark-archive: $(VENV)/.dev
 
 spark-cluster: $(VENV)/.dev
 	@$(BIN)/python -m scripts.spark_cluster $(SPARK)
+
+catalog-cluster: $(VENV)/.dev
+	@$(BIN)/python -m scripts.catalog_cluster
 
 clean:
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -14,12 +14,16 @@ def describe(bench: Bench) -> dict[str, str]:
     load = os.getloadavg()[0]
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} cores ({_cpu_model()}), {_memory_gib():.0f} GiB",
+        "machine": hardware(),
         "store": f"MinIO on {_filesystem(bench.stack.folder)}",
         "host": f"{bench.stack.workers} worker(s), Python {platform.python_version()}",
         "rounds": f"{bench.rounds} of {bench.seconds:g} s, interleaved",
         "load before": f"{load:.1f}",
     }
+
+
+def hardware() -> str:
+    return f"{os.cpu_count()} cores ({_cpu_model()}), {_memory_gib():.0f} GiB"
 
 
 def _cpu_model() -> str:

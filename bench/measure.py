@@ -6,7 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench.api import Api, RawStore
 from bench.errors import BenchError
@@ -46,6 +46,10 @@ class Bench:
     seconds: float
     quick: bool = False
     _sequences: set[int] = field(default_factory=set)
+
+    def on(self, stack: Stack) -> Bench:
+        """The same on another stack, which gives sequences of its own."""
+        return replace(self, stack=stack, api=Api(stack.host.url, stack.token), _sequences=set())
 
     def say(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -7,6 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from minitoolstream.adapters.aws.calls import AwsCalls
+from minitoolstream.adapters.aws.dead_letters import DeadLetterQueue
+from minitoolstream.adapters.aws.secrets import ManagedSecrets
+from minitoolstream.adapters.catalog.cql import CqlCatalog
+from minitoolstream.adapters.catalog.cql_session import CqlPlace
+from minitoolstream.adapters.catalog.migrations import Migration, read_migrations
+from minitoolstream.adapters.catalog.peers import S3Peers
+from minitoolstream.adapters.catalog.sqlite import SqliteCatalog
+from minitoolstream.adapters.s3.blocks import S3Blocks
 from minitoolstream.adapters.s3.bucket import S3Bucket
 from minitoolstream.adapters.s3.client import S3Payloads
 from minitoolstream.adapters.s3.signer import S3Signer
@@ -25,19 +34,24 @@ from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
 from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
 from minitoolstream.bundle import bundled
-from minitoolstream.config import Settings, env_name, load_settings
+from minitoolstream.config import Settings, env_name
 from minitoolstream.ports import (
     AuditStore,
+    BlockReader,
     BucketStore,
+    CatalogStore,
     DeletionStore,
     DeliveryStore,
+    EventLetters,
     JournalStore,
     MetadataStore,
     Metrics,
     NoMetrics,
     PayloadStore,
+    PeerStores,
     RestoreStore,
     RetentionStore,
+    SecretSource,
     ShardRows,
     Signer,
     SubjectStore,
@@ -54,7 +68,6 @@ from minitoolstream.services.retention_classes import RetentionClasses
 from minitoolstream.services.watch_changes import Watcher
 
 _SQL_THREADS = 8  # each with a connection: some more than calls to one database gain by
-_current: Core | None = None
 
 
 async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
@@ -75,10 +88,24 @@ async def open_core(settings: Settings, metrics: Metrics | None = None) -> Core:
         deletions=TarantoolDeletions(metadata.connection, settings),
         audit=TarantoolAudit(metadata.connection, settings),
         tracking=open_tracking(settings),
+        catalog=open_catalog(settings),
+        peers=S3Peers(settings),
         payloads=payloads,
         signer=S3Signer.from_settings(settings),
         metrics=metrics,
+        event_letters=_open_event_letters(settings),
     )
+
+
+def _open_event_letters(settings: Settings) -> EventLetters | None:
+    url = settings["aws.dead_letters"]
+    return DeadLetterQueue(AwsCalls.from_settings(settings), url) if url else None
+
+
+def open_secrets(settings: Settings) -> SecretSource | None:
+    """Where the rest of the settings is kept, when it is kept elsewhere."""
+    secret = settings["aws.secret"]
+    return ManagedSecrets(AwsCalls.from_settings(settings), secret) if secret else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +161,40 @@ def open_tracking(settings: Settings) -> SqlTracking:
     where = settings["pipeline.database"]
     if where == "sqlite":
         file = settings.home / "data" / "pipeline_db.sqlite"
-        return SqlTracking(Database(lambda: SqliteSession(file), 1), SqliteDialect(), _ddl("pipeline_ddl_sqlite"))
+        return SqlTracking(
+            Database(lambda: SqliteSession(file, env_name("pipeline.database")), 1),
+            SqliteDialect(),
+            _ddl("pipeline_ddl_sqlite"),
+        )
     place = MysqlPlace.from_url(where, settings["pipeline.password"], env_name("pipeline.password"))
     return SqlTracking(Database(lambda: MysqlSession(place), _SQL_THREADS), MysqlDialect(), _ddl("pipeline_ddl"))
+
+
+def open_catalog(settings: Settings) -> CatalogStore:
+    """The content catalog, in SQLite or in a cluster of the user's. Nothing is connected before its first use."""
+    where = settings["catalog.database"]
+    if where == "sqlite":
+        file = settings.home / "data" / "catalog.sqlite"
+        return SqliteCatalog(
+            Database(lambda: SqliteSession(file, env_name("catalog.database")), 1), _catalog_migrations
+        )
+    hosts, keyspace = CqlPlace.hosts_of(where)
+    datacenter = settings["catalog.datacenter"]
+    place = CqlPlace(
+        hosts,
+        keyspace,
+        datacenter,
+        settings["catalog.home"] or datacenter,
+        settings["catalog.replication"],
+        settings["catalog.user"],
+        settings["catalog.password"],
+        settings["catalog.timeout"],
+    )
+    return CqlCatalog(place, _catalog_migrations)
+
+
+def _catalog_migrations() -> list[Migration]:
+    return read_migrations(bundled("catalog") / "migrations")
 
 
 def _ddl(name: str) -> Callable[[], str]:
@@ -149,11 +207,16 @@ def open_payloads(settings: Settings) -> PayloadStore:
     return S3Payloads.from_settings(settings)
 
 
+def open_blocks(settings: Settings) -> BlockReader:
+    """Large objects of it, for ordinary code."""
+    return S3Blocks.from_settings(settings)
+
+
 def open_shard(settings: Settings, url: str) -> ShardRows:
     """A shard's database, for ordinary code."""
     if url.startswith("sqlite:"):
         file = Path(url.removeprefix("sqlite:")).absolute()
-        return SqlShardRows(SqliteSession(file), _ddl("shard_ddl_sqlite"))
+        return SqlShardRows(SqliteSession(file, env_name("pipeline.shards")), _ddl("shard_ddl_sqlite"))
     password = settings["pipeline.shard_password"]
     place = MysqlPlace.from_url(url, password, env_name("pipeline.shard_password"))
     return SqlShardRows(MysqlSession(place), _ddl("shard_ddl"))
@@ -173,9 +236,12 @@ def assemble(
     deletions: DeletionStore,
     audit: AuditStore,
     tracking: TrackingStore,
+    catalog: CatalogStore,
+    peers: PeerStores,
     payloads: PayloadStore,
     signer: Signer,
     metrics: Metrics,
+    event_letters: EventLetters | None = None,
 ) -> Core:
     """A core from given parts; tests hand in fakes."""
     clock = ServerClock(metadata)
@@ -195,6 +261,8 @@ def assemble(
         deletions=deletions,
         audit=audit,
         tracking=tracking,
+        catalog=catalog,
+        peers=peers,
         payloads=payloads,
         signer=signer,
         metrics=metrics,
@@ -205,13 +273,5 @@ def assemble(
         watcher=Watcher(metadata, draining),
         ceiling=Ceiling(journal, payloads),
         draining=draining,
+        event_letters=event_letters,
     )
-
-
-async def current_core() -> Core:
-    """The process's core, opened on first use: what a Lambda container keeps between calls."""
-    global _current  # noqa: PLW0603 - a Lambda container has no other place that outlives a call
-    if _current is None:
-        _current = await open_core(load_settings())
-        await _current.ceiling.keep_if_possible()
-    return _current

@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def bundled(name: str) -> Path:
-    """The folder `tarantool`, `functions`, `db` or `web`: inside an installed wheel, or in the checkout."""
+    """The folder `catalog`, `tarantool`, `functions`, `db` or `web`: inside an installed wheel, or in the checkout."""
     for folder in (_PACKAGE / "_bundled" / name, _PACKAGE.parent / name):
         if folder.is_dir():
             return folder

@@ -10,156 +10,22 @@ import difflib
 import errno
 import os
 import pwd
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from minitoolstream.domain.checks import fits_a_header
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import MAX_SINGLE_PUT_BYTES, MIB, MIN_PART_BYTES
-from minitoolstream.setting_values import (
-    address,
-    between,
-    boolean,
-    bucket_name,
-    channels,
-    database,
-    duration,
-    endpoint,
-    integer,
-    message_life,
-    one_of,
-    region,
-    shard_databases,
-    size,
-    words,
-)
+from minitoolstream.options import BY_KEY, NO_EFFECT, OPTIONS, Option
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: its key in `mts.yaml`, how text becomes its value, and a line for the docs."""
-
-    key: str
-    default: Any
-    parse: Callable[[Any], Any]
-    about: str
-    secret: bool = False
-    short: str | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Environment variables that set it; the first is the one that docs and messages use."""
-        full = "MTS_" + self.key.upper().replace(".", "_")
-        return (self.short, full) if self.short else (full,)
-
-
-def _token(value: Any) -> str:
-    """The value itself is not told: it is a secret."""
-    text = str(value)
-    if not fits_a_header(text):
-        raise ValueError("it has a line break or another character that no token can have")
-    return text
-
-
-STORE_KINDS = ("auto", "minio", "ministack")
-_part_size = between(size, f"{MIN_PART_BYTES // MIB}MiB", f"{MAX_SINGLE_PUT_BYTES // MIB}MiB")
-_body_limit = between(size, "1KiB", "1GiB")
-_memory = between(size, "32MiB", "1TiB")
-_signature_life = between(duration, "1s", "7d")  # of what S3 signs
-_grace = between(duration, "0s", "7d")
-_port = between(integer, 0, 65535)
-_trash_grace = between(duration, "0s", "30d")
-OPTIONS: tuple[Option, ...] = (
-    Option("server.host", "127.0.0.1", str, "address the host listens on"),
-    Option("server.port", 0, _port, "port of the host; 0: a free one, remembered under `.mts/`"),
-    Option("server.workers", 0, between(integer, 0, 256), "worker processes of the host; 0: one for two cores"),
-    Option("server.urls", (), words, "addresses of hosts, for CLI and SDK, tried in turn", short="MTS_URL"),
-    Option("server.cors_origins", (), words, "web origins that may call the API from a browser"),
-    Option("server.inline_limit", 4 * MIB, _body_limit, "largest body of an inline publish"),
-    Option("server.batch_limit", 16 * MIB, _body_limit, "largest body of a batch publish"),
-    Option("server.token", None, _token, "bearer token of the API", secret=True, short="MTS_TOKEN"),
-    Option("server.webhook_token", None, _token, "token of the store's events", secret=True, short="MTS_WEBHOOK_TOKEN"),
-    Option("tarantool.address", "127.0.0.1:3301", address, "host:port of Tarantool; port 0 with `mts up`: a free one"),
-    Option("tarantool.user", "mts", str, "the application's user"),
-    Option("tarantool.password", None, str, "its password", secret=True),
-    Option("tarantool.timeout", 5.0, between(duration, "10ms", "1h"), "how long a call may take"),
-    Option("tarantool.memory", 256 * MIB, _memory, "memory for metadata (`memtx_memory`), with `mts up`"),
-    Option("tarantool.wal_mode", "write", one_of("write", "fsync"), "`fsync` survives a power loss, with `mts up`"),
-    Option("tarantool.binary", None, str, "the tarantool to run, with `mts up`", short="MTS_TARANTOOL"),
-    Option("minio.endpoint", "127.0.0.1:9000", endpoint, "host:port or URL of the object store (S3 API)"),
-    Option("minio.public_endpoint", None, endpoint, "the same as clients reach it, when that differs"),
-    Option("minio.use_ssl", False, boolean, "https when the endpoint is given without a scheme"),
-    Option("minio.bucket", "minitoolstream", bucket_name, "bucket for payloads"),
-    Option("minio.region", "us-east-1", region, "region that requests are signed for"),
-    Option("minio.access_key", None, str, "access key of the object store", secret=True),
-    Option("minio.secret_key", None, str, "secret key of the object store", secret=True),
-    Option("minio.cors_origins", ("*",), words, "web origins that may use presigned URLs, with `mts up`"),
-    Option("object_store.kind", "auto", one_of(*STORE_KINDS), "which one, with `mts up`", short="MTS_OBJECT_STORE"),
-    Option("object_store.queue_url", None, str, "SQS queue with the bucket's events, instead of the webhook"),
-    Option("uploads.part_size", 16 * MIB, _part_size, "payloads above it are uploaded in parts of it"),
-    Option("uploads.ticket_life", 3600.0, _signature_life, "life of a ticket"),
-    Option("uploads.producer_ticket_life", 900.0, _signature_life, "life of a named producer's ticket"),
-    Option("uploads.max_life", 604800.0, _signature_life, "longest life of a ticket that arriving parts extend"),
-    Option("uploads.put_grace", 900.0, _grace, "how long a PUT begun in time may still take"),
-    Option("uploads.first_look", 30.0, _grace, "age at which the reconciler first looks for an open upload"),
-    Option("packs.grace", 3600.0, between(duration, "1s", "7d"), "age at which an uncommitted pack is deleted"),
-    Option("downloads.url_life", 3600.0, _signature_life, "life of a presigned download URL"),
-    Option("ttl.enabled", True, boolean, "whether messages expire at all"),
-    Option("ttl.default", 86400.0, message_life, "how long messages stay, from 1s to 10y"),
-    Option("ttl.channels", (), channels, "the same for single subjects: `{channel: logs, duration: 7d}`, or `logs=7d`"),
-    Option("ttl.check_interval", 60.0, between(duration, "10ms", "7d"), "pause between two looks for what has expired"),
-    Option(
-        "trash.grace",
-        None,
-        _trash_grace,
-        "how long a payload outlives its message; unset: the longer of `downloads.url_life` and `backup.interval`",
-    ),
-    Option("reconcile.interval", 10.0, between(duration, "10ms", "1d"), "pause between two runs of the reconciler"),
-    Option("ticks.interval", 5.0, between(duration, "10ms", "1d"), "pause between two looks at what is due"),
-    Option("journal.interval", 5.0, between(duration, "10ms", "5m"), "pause between two writes of the journal"),
-    Option("backup.interval", 86400.0, between(duration, "0s", "1y"), "time between two backups by the host; 0: none"),
-    Option("backup.keep", 7, between(integer, 1, 1000), "backups of the host that are kept in the bucket"),
-    Option("grpc.enabled", True, boolean, "whether `mts up` starts the gRPC servers"),
-    Option("grpc.ingress_port", 50051, _port, "port of `IngressService`; unset: this or a free one; 0: a free one"),
-    Option("grpc.egress_port", 50052, _port, "port of `EgressService`, likewise"),
-    Option("grpc.max_concurrent_streams", 1000, between(integer, 1, 100_000), "gRPC calls at once on one connection"),
-    Option("grpc.max_connection_idle", 300.0, between(duration, "1s", "1d"), "when an unused connection is closed"),
-    Option("grpc.keepalive", 30.0, between(duration, "1s", "1h"), "pause between pings on a silent connection"),
-    Option("grpc.message_limit", 4 * MIB, between(size, "64KiB", "64MiB"), "largest answer; most clients take 4 MiB"),
-    Option("grpc.metrics_port", 0, _port, "port of the gRPC servers' `/metrics`; 0: none"),
-    Option("grpc.legacy_open", False, boolean, "let clients of the older interface in without a token"),
-    Option("subscription.batch_size", 10, between(integer, 1, 1000), "messages for a gRPC call that names no number"),
-    Option(
-        "subscription.check_interval",
-        1.0,
-        between(duration, "10ms", "1h"),
-        "how soon a reader of the older interface that is behind is told again",
-    ),
-    Option(
-        "pipeline.database",
-        "sqlite",
-        database,
-        "of the tracked pipeline: `sqlite` (a file under `.mts/`) or `mysql://user@host:3306/pipeline_db`",
-    ),
-    Option("pipeline.password", None, str, "password of that database's user", secret=True),
-    Option("pipeline.lease", 900.0, between(duration, "1s", "7d"), "how long a started task is its daemon's"),
-    Option("pipeline.files", None, str, "folder or `s3://bucket/prefix` of its files; unset: `pipeline` in the bucket"),
-    Option("pipeline.shards", (), shard_databases, "databases of the shards: `0=mysql://user@host:3306/app_0,...`"),
-    Option("pipeline.shard_password", None, str, "password of the user of these", secret=True),
-    Option("logging.level", "info", one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
-    Option("logging.format", "json", one_of("json", "text"), "json or text"),
-)
-NO_EFFECT = {
-    "subscription.max_wait_time": "commits wake readers, who say themselves how long to wait",
-    "vault": "secrets come from the environment or `.mts/`",
-    "tarantool.pool_size": "one connection carries all calls of a process",
+_ROLE_KEYS = {
+    "minio.access_key": "AWS_ACCESS_KEY_ID",
+    "minio.secret_key": "AWS_SECRET_ACCESS_KEY",
+    "minio.session_token": "AWS_SESSION_TOKEN",  # nosec B105 - the variable's name
 }
-_BY_KEY = {option.key: option for option in OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +43,8 @@ class Settings:
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     """What was wrong and left out; empty unless `load_settings` was told to go on."""
+    own_urls: tuple[str, ...] = ()
+    """Where the stack in `home` has its host and its gRPC servers."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key].value
@@ -191,21 +59,34 @@ class Settings:
             raise MtsError("not_configured", f"{key} is not set: run `mts up`, or set {env_name(key)}")
         return str(value)
 
+    def token_for(self, urls: Sequence[str]) -> str | None:
+        """The token to send to these hosts. That of the stack in `home` is told to its own servers alone."""
+        is_the_stacks = self.source("server.token") == str(self.home)
+        if is_the_stacks and not set(map(_place, urls)) <= set(map(_place, self.own_urls)):
+            return None
+        token: str | None = self["server.token"]
+        return token
+
     def with_values(self, source: str = "given", **changes: Any) -> Settings:
         """A copy with other values; double underscores stand for dots (`server__port=0`). Text is parsed."""
         merged = dict(self.values)
         for name, value in changes.items():
             key = name.replace("__", ".")
-            merged[key] = Value(_BY_KEY[key].parse(value) if isinstance(value, str) else value, source)
-        return Settings(merged, self.home, self.warnings, self.problems)
+            merged[key] = Value(BY_KEY[key].parse(value) if isinstance(value, str) else value, source)
+        return replace(self, values=merged)
+
+
+def _place(url: str) -> str:
+    """The same for two names of one server on this machine."""
+    return url.rstrip("/").replace("://localhost:", "://127.0.0.1:")
 
 
 def option_default(key: str) -> Any:
-    return _BY_KEY[key].default
+    return BY_KEY[key].default
 
 
 def env_name(key: str) -> str:
-    return _BY_KEY[key].names[0]
+    return BY_KEY[key].names[0]
 
 
 def user_state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -280,9 +161,18 @@ def load_settings(
     required = config_file is not None or bool(environ.get("MTS_CONFIG"))
     file_values, warnings = _read_yaml(path, report, required=required)
     remembered = {**_read_json(home / "state.json"), **_read_json(home / "secrets.json")}
-    sources = ((str(path), file_values), (str(home), remembered))
+    sources = ((str(path), file_values), (str(home), remembered), ("the function's role", _role_keys(environ)))
     values = {option.key: _choose(option, environ, sources, report) for option in OPTIONS}
-    return Settings(values, home, warnings, tuple(problems))
+    ports = (remembered.get(key) for key in ("grpc.ingress_port", "grpc.egress_port"))
+    own = (*remembered.get("server.urls", ()), *(f"grpc://127.0.0.1:{port}" for port in ports if port))
+    return Settings(values, home, warnings, tuple(problems), own)
+
+
+def _role_keys(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The keys that Lambda gives to a function. Elsewhere, keys for AWS may be meant for something else."""
+    if not environ.get("AWS_LAMBDA_FUNCTION_NAME"):
+        return {}
+    return {key: environ.get(name) for key, name in _ROLE_KEYS.items()}
 
 
 def _choose(
@@ -343,9 +233,9 @@ def _read_yaml(path: Path, report: _Report, *, required: bool) -> tuple[dict[str
     for key, value in _flat(content):
         if key in NO_EFFECT:
             warnings.append(f"{path}: `{key}` has no effect: {NO_EFFECT[key]}")
-        elif key not in _BY_KEY:
+        elif key not in BY_KEY:
             report(f"{path}: unknown key `{key}`{_did_you_mean(key)}")
-        elif _BY_KEY[key].secret:
+        elif BY_KEY[key].secret:
             report(f"{path}: `{key}` is a secret; set {env_name(key)} instead")
         else:
             values[key] = value
@@ -367,7 +257,7 @@ def _flat(content: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _did_you_mean(key: str) -> str:
-    near = difflib.get_close_matches(key, _BY_KEY, 1)
+    near = difflib.get_close_matches(key, BY_KEY, 1)
     # A key without its section is no near match of any.
-    near = near or [known for known in _BY_KEY if known.endswith(f".{key}")]
+    near = near or [known for known in BY_KEY if known.endswith(f".{key}")]
     return f"; did you mean {' or '.join(f'`{known}`' for known in near)}?" if near else ""

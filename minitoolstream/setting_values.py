@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
@@ -54,6 +55,11 @@ def _channel(entry: Any) -> Channel:
     if not _SUBJECT.match(str(name)) or not life:
         raise ValueError(f"{entry!r} is not a channel; write {{channel: logs, duration: 7d}} or logs=7d")
     return Channel(str(name), message_life(life))
+
+
+def file_name(value: Any) -> str:
+    """A file's name, from here on whole: whoever reads it may run elsewhere."""
+    return str(Path(str(value)).expanduser().absolute())
 
 
 def size(value: Any) -> int:
@@ -185,6 +191,73 @@ def _mysql_url(text: str, password_name: str) -> str:
         # Not shown: what is written wrong may hold a password.
         raise ValueError("it is no database; write mysql://user@host:3306/pipeline_db")
     return text
+
+
+def catalog_database(value: Any) -> str:
+    """`sqlite`, or where a Cassandra or ScyllaDB is."""
+    text = str(value).strip()
+    hosts, _, keyspace = text.removeprefix("cql://").partition("/")
+    fits = text.startswith("cql://") and bool(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,47}", keyspace))
+    try:
+        fits = fits and all(address(host) for host in hosts.split(","))
+    except ValueError:
+        fits = False
+    if text != "sqlite" and not fits:
+        raise ValueError(f"{value!r} is no database of a catalog; write cql://host:9042,host:9042/keyspace")
+    return text
+
+
+def replication(value: Any) -> str:
+    """`datacenter1=3,datacenter2=3` or a map, as CQL writes it."""
+    pairs = [f"{name}={count}" for name, count in value.items()] if isinstance(value, dict) else words(value)
+    found = [re.fullmatch(r"([A-Za-z0-9_-]{1,100})=([1-9][0-9]?)", pair) for pair in pairs]
+    if not found or not all(found):
+        raise ValueError(f"{value!r} is no replication; write datacenter1=3,datacenter2=3")
+    return ", ".join(f"'{match[1]}': '{match[2]}'" for match in found if match)
+
+
+class PeerPlace(NamedTuple):
+    """An object store that holds copies."""
+
+    id: str
+    endpoint: str
+    bucket: str
+    zone: str
+    region: str = "us-east-1"
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.id}={self.endpoint}/{self.bucket}?zone={self.zone}&region={self.region}&weight={self.weight:g}"
+
+
+def peer_places(value: Any) -> tuple[PeerPlace, ...]:
+    """`eu=http://host:9000/bucket?zone=eu,us=...`, or a map of such; `region` and `weight` may follow the zone."""
+    entries = [f"{name}={url}" for name, url in value.items()] if isinstance(value, dict) else words(value)
+    found = tuple(_peer_place(entry) for entry in entries)
+    if len({one.id for one in found}) < len(found):
+        raise ValueError(f"{value!r} names a peer twice")
+    return found
+
+
+def _peer_place(entry: str) -> PeerPlace:
+    name, _, url = entry.partition("=")
+    parts = urlsplit(url.strip())
+    given = dict(parse_qsl(parts.query))
+    weight = given.pop("weight", "1")
+    fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name.strip()) and set(given) <= {"zone", "region"}
+    if not fits or not re.fullmatch(r"\d{1,4}(\.\d+)?", weight) or not float(weight) or parts.username:
+        raise ValueError("one is no peer; write eu=http://host:9000/bucket?zone=eu&weight=1")
+    where = endpoint(f"{parts.scheme}://{parts.netloc}")
+    zone, bucket = region(given.get("zone", name.strip().lower())), bucket_name(parts.path.strip("/"))
+    return PeerPlace(name.strip(), where, bucket, zone, region(given.get("region", "us-east-1")), float(weight))
+
+
+def named_secrets(value: Any) -> dict[str, str]:
+    """`name=secret,name=secret`. What is wrong with it is not shown."""
+    pairs = [part.partition("=") for part in words(value)]
+    if not all(name and secret for name, _, secret in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
+        raise ValueError("write name=secret,name=secret")
+    return {name: secret for name, _, secret in pairs}
 
 
 message_life = between(duration, "1s", "10y")

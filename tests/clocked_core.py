@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.memory.tracking import MemoryTracking
@@ -18,7 +19,7 @@ from minitoolstream.adapters.tarantool.retention import TarantoolRetention
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
 from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
-from minitoolstream.bootstrap import assemble
+from minitoolstream.bootstrap import assemble, open_catalog
 from minitoolstream.config import Settings
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.ports import NoMetrics, PayloadStore
@@ -50,6 +51,8 @@ def core_on(settings: Settings, metadata: TarantoolMetadata, payloads: PayloadSt
         subjects=TarantoolSubjects(connection, settings),
         bucket=MemoryBucket(),
         tracking=MemoryTracking(),
+        catalog=open_catalog(settings),
+        peers=S3Peers(settings),
         signer=PlainSigner(),
         metrics=NoMetrics(),
         **ports,

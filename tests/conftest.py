@@ -11,9 +11,11 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.live import Live, start_live
 from tests.servers import (
+    CassandraServer,
     MariadbServer,
     MinioServer,
     TarantoolServer,
+    start_cassandra,
     start_mariadb,
     start_minio,
     start_tarantool,
@@ -23,6 +25,18 @@ from tests.servers import (
 hypothesis_settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
 hypothesis_settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis_settings.load_profile("steady")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """xdist 3.8 writes the group of a test where pytest 9.2 no longer looks: `xdist_group` would mean nothing, and
+    each worker would start the servers that a group shares."""
+    for item in items:
+        grouped = getattr(item, "_nodeid", None)
+        if grouped is not None and item.nodeid != grouped:
+            from _pytest.nodeid import coerce_node_id
+
+            item._id = coerce_node_id(grouped)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +58,14 @@ def minio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServ
 def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
     """Tests share it, each in a database of its own."""
     server = start_mariadb(tmp_path_factory.mktemp("mariadb"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
+    """It is dear: tests that use it are of the xdist group `cassandra`, so that one worker starts one."""
+    server = start_cassandra(tmp_path_factory.mktemp("cassandra"))
     yield server
     server.stop()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.adapters.memory.audit import MemoryAudit
 from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.deletions import MemoryDeletions
@@ -15,7 +16,7 @@ from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.memory.recovery import MemoryJournal
 from minitoolstream.adapters.memory.retention import MemoryRetention
 from minitoolstream.adapters.memory.tracking import MemoryTracking
-from minitoolstream.bootstrap import assemble
+from minitoolstream.bootstrap import assemble, open_catalog
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.lanes import Lanes
@@ -205,6 +206,8 @@ def core_kit(min_part: int = 1, **changes: Any) -> CoreKit:
         deletions=MemoryDeletions(metadata),
         audit=MemoryAudit(metadata),
         tracking=MemoryTracking(),
+        catalog=open_catalog(given),
+        peers=S3Peers(given),
         payloads=payloads,
         signer=PlainSigner(),
         metrics=metrics,

@@ -71,33 +71,14 @@ class HostServer(Server):
             return False
 
 
-@dataclass
-class Live:
-    tarantool: TarantoolServer
-    minio: MinioServer
-    settings: Settings
-    folder: Path
-    environ: dict[str, str]
+class Calls:
+    """What tests ask of the API, wherever it runs."""
+
     token: str
-    hosts: list[HostServer] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return self.hosts[0].url
-
-    def add_host(self, port: int | None = None) -> HostServer:
-        port = port or free_port()
-        environ = {**self.environ, "MTS_SERVER_PORT": str(port), "MTS_HOME": str(self.folder / f"host-{port}")}
-        launch = Launch(
-            f"host-{port}",
-            [sys.executable, "-m", "minitoolstream.cli.main", "serve"],
-            self.folder / f"host-{port}.log",
-            environ=environ,
-        )
-        host = HostServer(launch, url=f"http://127.0.0.1:{port}")
-        self.hosts.append(host)
-        host.start()
-        return host
+        raise NotImplementedError
 
     def api(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, timeout: float = 60
@@ -142,6 +123,35 @@ class Live:
 
     def reconcile(self) -> Any:
         return self.api("POST", "/v1/reconcile").json
+
+
+@dataclass
+class Live(Calls):
+    tarantool: TarantoolServer
+    minio: MinioServer
+    settings: Settings
+    folder: Path
+    environ: dict[str, str]
+    token: str
+    hosts: list[HostServer] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.hosts[0].url
+
+    def add_host(self, port: int | None = None) -> HostServer:
+        port = port or free_port()
+        environ = {**self.environ, "MTS_SERVER_PORT": str(port), "MTS_HOME": str(self.folder / f"host-{port}")}
+        launch = Launch(
+            f"host-{port}",
+            [sys.executable, "-m", "minitoolstream.cli.main", "serve"],
+            self.folder / f"host-{port}.log",
+            environ=environ,
+        )
+        host = HostServer(launch, url=f"http://127.0.0.1:{port}")
+        self.hosts.append(host)
+        host.start()
+        return host
 
     def stop(self) -> None:
         for host in self.hosts:

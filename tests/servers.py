@@ -12,9 +12,10 @@ from typing import Any
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import bucket as buckets
-from minitoolstream.stack import mariadb, minio, tarantool
+from minitoolstream.stack import cassandra, mariadb, minio, tarantool
 from minitoolstream.stack.apt import unpacked
 from minitoolstream.stack.credentials import new_access_key, new_secret
+from minitoolstream.stack.get_cassandra import find_cassandra, get_cassandra
 from minitoolstream.stack.get_mariadb import find_mariadb
 from minitoolstream.stack.get_minio import find_minio
 from minitoolstream.stack.get_tarantool import find_tarantool
@@ -24,7 +25,7 @@ from minitoolstream.stack.private_files import write_private
 from minitoolstream.stack.processes import Launch, ProcessId, send, start, stop, wait_gone, wait_until_ready
 from minitoolstream.stack.program import Program, on_path
 
-READY_WITHIN = 60.0
+READY_WITHIN = 90.0
 
 
 @dataclass
@@ -110,6 +111,32 @@ class MariadbServer(Server):
 
     def ready(self) -> bool:
         return mariadb.is_ready(self.port)
+
+
+@dataclass
+class CassandraServer(Server):
+    """One node; tests share it, each with a keyspace of its own."""
+
+    node: cassandra.Node = field(default_factory=lambda: cassandra.Node("127.0.0.1", 0, 0))
+
+    def url(self, keyspace: str) -> str:
+        return f"cql://{self.node.host}:{self.node.port}/{keyspace}"
+
+    def ready(self) -> bool:
+        return cassandra.is_ready(self.node)
+
+
+def start_cassandra(folder: Path, node: cassandra.Node | None = None) -> CassandraServer:
+    """Without passwords, and with little memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    jars = find_cassandra()
+    assert jars, "Cassandra is missing: these tests need it; `make test` gets it"
+    if node is None:
+        node = cassandra.Node("127.0.0.1", free_port(), free_port(), heap=320 * cassandra.MIB, password=False)
+    launch = cassandra.launch(get_cassandra(), node, data=folder / "cassandra", log=folder / "cassandra.log")
+    server = CassandraServer(launch, node=node)
+    server.start()
+    return server
 
 
 def tarantool_program() -> Program:

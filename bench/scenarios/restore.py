@@ -7,11 +7,9 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import asynctnt
 
-from bench.api import Api
 from bench.cores import with_core
 from bench.errors import BenchError
 from bench.measure import Bench
@@ -36,7 +34,7 @@ def run(bench: Bench) -> list[Row]:
     rows = []
     for kind, fill in (("packs of 1,000", _fill_packs), ("an extent each", _fill_singles)):
         with running_stack(bench.stack.workers) as stack:
-            own = replace(bench, stack=stack, api=Api(stack.host.url, stack.token))
+            own = bench.on(stack)
             fill(own, count // 2)
             with_core(stack, lambda core: make_backup(core, BucketPlace(core.payloads)))
             fill(own, count // 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from chalice import app as chalice
 
-from minitoolstream.api.auth import BearerGuard
+from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
 from minitoolstream.api.errors import error_response
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.request_id import request_id
@@ -121,7 +122,7 @@ def _run_on_lambda(app: App, route: Route, params: Mapping[str, str]) -> chalice
         body=body if isinstance(body, bytes) else body.encode(),
         request_id=raw.context.get("requestId", "-"),
     )
-    response = run(_guarded(route, request))
+    response = run(_guarded(app, route, request))
     return chalice.Response(body=response.body.decode(), status_code=response.status, headers=dict(response.headers))
 
 
@@ -136,22 +137,31 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return _loop.run_until_complete(coroutine)
 
 
-async def _guarded(route: Route, request: Request) -> Response:
+async def _guarded(app: App, route: Route, request: Request) -> Response:
     """What the host's dispatcher does, as far as API Gateway has not: who asks, what is asked, one shape of errors."""
-    from minitoolstream.bootstrap import current_core
+    from minitoolstream import container
 
-    request_id.set(request.request_id)
-    try:
-        request.core = await current_core()
-        guard = BearerGuard(request.core.settings.secret("server.token"), "api")
-        request.principal = guard.principal_of(request.headers)
+    async def handled(core: Core) -> Response:
+        request.core = core
+        settings = core.settings
+        guard = BearerGuard(settings.secret("server.token"), "api")
+        owners = settings["catalog.tokens"] or {} if app.app_name == f"mts-{CATALOG}" else {}
+        request.principal = OwnersGuard(guard, owners).principal_of(request.headers)
         _check_query(route, request)
         return await route.handler(request)
+
+    request_id.set(request.request_id)
+    started = time.perf_counter()
+    try:
+        response = await container.current().use(handled)
     except MtsError as error:
-        return error_response(error)
+        response = error_response(error)
     except Exception:
         _log.exception("a route failed")
-        return error_response(MtsError("internal", "something went wrong on our side; the log says more"))
+        response = error_response(MtsError("internal", "something went wrong on our side; the log says more"))
+    took = (time.perf_counter() - started) * 1000
+    _log.info("%s %s %s %d %.1f ms", request.request_id, route.method, route.path, response.status, took)
+    return response
 
 
 def _check_query(route: Route, request: Request) -> None:

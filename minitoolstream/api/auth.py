@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from typing import Any
 
 from minitoolstream.domain.errors import MtsError
 
+CATALOG = "catalog"
+"""The function that owners of pins may call with tokens of their own."""
 _SHORT_TOKEN = 16
 
 
@@ -34,3 +37,32 @@ class BearerGuard:
         if not hmac.compare_digest(token.strip().encode("latin-1", "replace"), self._token):
             raise MtsError("unauthorized", "the bearer token is wrong")
         return self._principal
+
+
+class OwnersGuard:
+    """Knows the host's token, and one for each owner of pins."""
+
+    def __init__(self, host: BearerGuard, tokens: Mapping[str, str]) -> None:
+        self._guards = [host, *(BearerGuard(token, owner) for owner, token in tokens.items())]
+
+    def principal_of(self, headers: Mapping[str, str]) -> str:
+        """All are compared: how long it takes tells nothing."""
+        found: str | None = None
+        problem: MtsError | None = None
+        for guard in self._guards:
+            try:
+                found = guard.principal_of(headers)
+            except MtsError as error:
+                problem = error
+        if found is None:
+            assert problem is not None
+            raise problem
+        return found
+
+
+def api_policy(principal: str, method_arn: str) -> dict[str, Any]:
+    """An answer to API Gateway's authorizer: this caller may call all of the API's stage. API Gateway keeps it by the
+    token, so it must hold for every route."""
+    stage = "/".join(method_arn.split("/")[:2])
+    allowed = {"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": f"{stage}/*"}
+    return {"principalId": principal, "policyDocument": {"Version": "2012-10-17", "Statement": [allowed]}}

@@ -37,6 +37,7 @@ STATUSES: dict[str, tuple[int, str]] = {
     "unknown_session": (409, "FAILED_PRECONDITION"),
     "partition_lost": (409, "FAILED_PRECONDITION"),
     "lease_lost": (409, "FAILED_PRECONDITION"),
+    "version_conflict": (409, "ABORTED"),
     "stage_conflict": (409, "FAILED_PRECONDITION"),
     "beyond_end": (409, "OUT_OF_RANGE"),
     "position_moved": (409, "FAILED_PRECONDITION"),

@@ -46,6 +46,9 @@ PATH_PARAMETERS: Mapping[str, tuple[Json, str]] = {
         {"type": "string", "pattern": f"^{FILENAME_PATTERN}$", "examples": ["20250101000000"]},
         "name of an event file, up to its .event-ingest.txt",
     ),
+    "cid": ({"type": "string", "minLength": 1, "maxLength": 128}, "content id, such as bafkrei..."),
+    "requestid": ({"type": "string", "minLength": 1, "maxLength": 128}, "the pin's id, as it was answered"),
+    "batch_id": ({"type": "string", "minLength": 1}, "the batch's id, as it was answered"),
     "stage": ({"type": "string", "enum": list(WORK_STAGES)}, "a stage that daemons work on"),
     "transition": ({"type": "string", "enum": list(TRANSITIONS)}, "what happens to the stage"),
     "sequence": (

@@ -25,6 +25,7 @@ from minitoolstream.domain.consumer import (
 )
 from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.limits import MAX_SEQUENCE
+from minitoolstream.domain.pin import check_zones
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.transaction import Ack, LeaseAck, PositionAck, SessionAck, check_transaction_id
 from minitoolstream.services.fetch_messages import Selection
@@ -57,7 +58,14 @@ def selection_of(request: Request) -> Selection:
         read_filter(query["filter"]) if "filter" in query else (),
         choice_of(query, "view", ("messages", "extents")) == "extents",
         flag_of(query, "inline"),
+        region_of(request),
     )
+
+
+def region_of(request: Request) -> str | None:
+    """Where the reader is, by `region=` or its header."""
+    region = request.query.get("region") or request.headers.get("x-mts-region")
+    return None if region is None else next(iter(check_zones([region])))
 
 
 def start_of(query: Mapping[str, str]) -> Start | None:

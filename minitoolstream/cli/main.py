@@ -10,6 +10,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from minitoolstream.cli import (
+    aws_commands,
+    catalog_commands,
     consumer_commands,
     deletion_commands,
     dlq_commands,
@@ -128,6 +130,8 @@ for _command in (
     *deletion_commands.COMMANDS,
     *export_commands.COMMANDS,
     *pipeline_commands.COMMANDS,
+    *aws_commands.COMMANDS,
+    *catalog_commands.COMMANDS,
     tail_command.tail,
     fsck_command.fsck,
 ):

@@ -41,12 +41,17 @@ parse_size = _parsed(size)
 
 
 @contextmanager
-def open_client() -> Iterator[Client]:
+def open_client(region: str | None = None) -> Iterator[Client]:
     settings = load_settings()
+    if region is not None:
+        settings = settings.with_values(client__region=region)
     for warning in settings.warnings:
         note(f"warning: {warning}")
     with Client.from_settings(settings, retry_for=_RETRY_SECONDS) as client:
         yield client
+
+
+region_option = click.option("--region", help="Where you are: URLs lead to the nearest copy (setting client.region).")
 
 
 def has_subject(client: Client, subject: str) -> bool:

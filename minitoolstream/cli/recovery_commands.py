@@ -153,10 +153,15 @@ def rebuild(replace: bool, skip_damaged: bool, replay: bool, as_json: bool) -> N
 
 
 def _restore_stack(backup_id: str | None, folder: Path | None, *, replace: bool, skip_damaged: bool) -> Restored:
+    from minitoolstream.services.restore_backup import find_backup
     from minitoolstream.stack.restore import bare_stack
 
     console = Console()
-    with bare_stack(load_settings, console, replace=replace) as stack:
+
+    def find() -> Manifest:
+        return _with_core(load_settings(), lambda core: find_backup(_place(core, folder), backup_id))
+
+    with bare_stack(load_settings, console, replace=replace, look_first=find) as stack:
         with console.step("snapshot") as step:
             manifest = _fetch(load_settings(), backup_id, folder, stack.folder, step)
         with console.step("journal") as step, stack.tarantool() as settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import shutil
 import sys
@@ -14,18 +15,20 @@ import msgspec
 
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.retention_text import attention_lines
-from minitoolstream.config import OPTIONS, find_home, load_settings
+from minitoolstream.config import Settings, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.retention import Retention
+from minitoolstream.options import OPTIONS
 from minitoolstream.stack.console import Console
-from minitoolstream.stack.state import GRPC, PARTS
+from minitoolstream.stack.state import CATALOG, GRPC, PARTS
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Take the embedded object store at once instead of MinIO.")
 @click.option("--demo", is_flag=True, help="Also publish a few sample messages.")
+@click.option("--catalog", is_flag=True, help="Also start a Cassandra for the content catalog, from now on.")
 @json_option
-def up(quick: bool, demo: bool, as_json: bool) -> None:
+def up(quick: bool, demo: bool, catalog: bool, as_json: bool) -> None:
     """Start a stack on this machine: Tarantool, an object store, the host, the gRPC servers.
 
     What runs already is left alone, what crashed is started again, what was started with other settings is
@@ -41,11 +44,15 @@ def up(quick: bool, demo: bool, as_json: bool) -> None:
     for warning in (*settings.warnings, *exposure(settings)):
         console.say(f"! {warning}")
     try:
-        start(load_settings, console, quick=quick)
+        start(load_settings, console, quick=quick, catalog=catalog)
     except MtsError as error:
         _show_log(error)
         raise
     settings = load_settings()  # with what was chosen now
+    if settings["catalog.database"] != "sqlite" and (
+        catalog or settings.source("catalog.database") == str(settings.home)
+    ):
+        _migrate_catalog(settings)
     report = look(settings)
     first, subject = 1, "orders"
     if demo:
@@ -54,6 +61,19 @@ def up(quick: bool, demo: bool, as_json: bool) -> None:
             first, subject = samples.first, SUBJECT
             step.done(samples.outcome)
     emit(as_json, report, lambda: f"\n{_table(report)}\n\n{_try_this(report['http'], subject, first)}")
+
+
+def _migrate_catalog(settings: Settings) -> None:
+    from minitoolstream.bootstrap import open_catalog
+
+    async def migrate() -> None:
+        store = open_catalog(settings)
+        try:
+            await store.migrate()
+        finally:
+            await store.close()
+
+    asyncio.run(migrate())
 
 
 def _show_log(error: MtsError) -> None:
@@ -157,12 +177,13 @@ def _table(report: dict[str, Any]) -> str:
         "tarantool": report["tarantool"]["address"],
         "object-store": f"{store['endpoint']} ({store['kind'] or 'not chosen yet'}, bucket {store['bucket']})",
         "host": report["http"] or "",
+        "catalog": report.get("catalog", {}).get("database", ""),
         "grpc": "ingress {ingress}, egress {egress}".format(**report["grpc"]) if report.get("grpc") else "",
     }
     rows = []
     for part in PARTS:
         process = report["processes"].get(part)
-        if part == GRPC and process is None:
+        if part in (GRPC, CATALOG) and process is None:
             continue
         state = process["state"] if process else "not ours"
         rows.append((part, state, str(process.get("pid", "")) if process else "", where[part]))

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from minitoolstream.cli.filenames import safe_filename, with_filename
-from minitoolstream.cli.options import START_HELP, has_subject, open_client, parse_headers, parse_start
+from minitoolstream.cli.options import START_HELP, has_subject, open_client, parse_headers, parse_start, region_option
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import ProgressBar
 from minitoolstream.cli.shapes import page_shape, page_text, receipt_text, shape_of
@@ -21,6 +21,7 @@ from minitoolstream.client import Client, Message, MtsError, Receipt
 from minitoolstream.domain.limits import MAX_FETCH_LIMIT, MAX_WAIT_SECONDS, MIB
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, wire_number
 from minitoolstream.domain.subject_settings import CODECS
+from minitoolstream.domain.upload import State
 
 _IN_MEMORY = 4 * MIB
 _GO_ON = "run the same command again to go on where it stopped"
@@ -171,13 +172,16 @@ def _how_to_go_on(files: tuple[str, ...], done: int, no_resume: bool) -> str:
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, MAX_FETCH_LIMIT), help="How many.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.")
 @click.option("--inline", is_flag=True, help="Bring small payloads along.")
+@region_option
 @json_option
-def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline: bool, as_json: bool) -> None:
+def fetch(
+    *, subject: str, start: Any, limit: int, partition: int | None, inline: bool, region: str | None, as_json: bool
+) -> None:
     """Show the messages of SUBJECT, oldest first. Exit code 3 when there are none.
 
     With `--json`, the page as the API answers it, with a download URL for each message.
     """
-    with open_client() as client:
+    with open_client(region) as client:
         page = client.fetch(subject, start=start, limit=limit, partition=partition, inline=inline)
         known = bool(page.messages) or as_json or has_subject(client, subject)
     if as_json or page.messages:
@@ -197,8 +201,9 @@ def fetch(*, subject: str, start: Any, limit: int, partition: int | None, inline
 @click.argument("sequence", type=click.IntRange(0))
 @click.option("-o", "--output", metavar="FILE|-", help="Where to save the payload; `-` is stdout.")
 @click.option("--force", is_flag=True, help="Without -o: replace the file that has the message's name.")
+@region_option
 @json_option
-def get(sequence: int, output: str | None, force: bool, as_json: bool) -> None:
+def get(sequence: int, output: str | None, force: bool, region: str | None, as_json: bool) -> None:
     """Get the payload of a message.
 
     Without `-o` it goes to stdout; what a terminal cannot show is saved in this folder, under the name in its
@@ -206,7 +211,7 @@ def get(sequence: int, output: str | None, force: bool, as_json: bool) -> None:
     goes on where it stopped. With `--json`, the metadata is printed instead of the payload, which `-o FILE`
     still saves.
     """
-    with open_client() as client:
+    with open_client(region) as client:
         message = client.get(sequence)
         if as_json and output == "-":
             raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
@@ -274,10 +279,12 @@ def latest(subject: str, as_json: bool) -> None:
 @click.option("--wait", is_flag=True, help=f"Wait up to {MAX_WAIT_SECONDS:g} seconds for the upload to end.")
 @json_option
 def receipt(upload_id: str, wait: bool, as_json: bool) -> None:
-    """Show what became of an upload."""
+    """Show what became of an upload. Exit code 4 when it failed: it was rejected or aborted, or it expired."""
     with open_client() as client:
         found = client.receipt(upload_id, wait=MAX_WAIT_SECONDS if wait else 0)
     emit(as_json, shape_of(found), lambda: receipt_text(found))
+    if found.state.final and found.state is not State.COMMITTED:
+        click.get_current_context().exit(Exit.VERIFICATION_FAILED)
 
 
 @click.command()

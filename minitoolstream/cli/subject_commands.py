@@ -111,6 +111,14 @@ def _life(found: SubjectDetails) -> str:
     return life_text(found.expires_after) + ("" if found.settings.get("ttl") else " (the default)")
 
 
+def _copies(count: int | None, zones: tuple[str, ...]) -> dict[str, Any] | None:
+    if count is None:
+        if zones:
+            raise click.UsageError("--copy-zone needs --copies")
+        return None
+    return {"rf": count, **({"zones": list(zones)} if zones else {})} if count else {}
+
+
 def _kept(settings: dict[str, Any]) -> str:
     most = [f"{settings['max_messages']} messages"] if settings.get("max_messages") else []
     most += [human_size(settings["max_bytes"])] if settings.get("max_bytes") else []
@@ -137,6 +145,8 @@ def _settings(command: _F) -> _F:
             metavar="DURATION",
             help="How long messages stay: 30s, 24h, 7d, 1y; 0: the default again.",
         ),
+        click.option("--copies", type=click.IntRange(0, 16), help="Copies that the catalog keeps; 0: none."),
+        click.option("--copy-zone", "copy_zones", multiple=True, help="Only in these zones. Repeatable."),
         click.option("--max-messages", type=click.IntRange(0), help="The newest that stay; 0: no limit."),
         click.option(
             "--max-bytes",
@@ -172,6 +182,7 @@ def _wanted(given: dict[str, Any]) -> dict[str, Any]:
         "ttl": given["ttl"],
         "max_messages": given["max_messages"],
         "max_bytes": given["max_bytes"],
+        "copies": _copies(given["copies"], given["copy_zones"]),
     }
     return {name: value for name, value in wanted.items() if value is not None}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from minitoolstream import config
+from minitoolstream.client._catalog import AsyncCatalog
 from minitoolstream.client._deletion import delete_message, deletions
 from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Export, Exported
@@ -31,21 +32,13 @@ _MOST_SUBSCRIPTIONS = 1024
 """That wait at a host at once; further ones take turns."""
 
 
-def _token_for(addresses: Sequence[str], settings: config.Settings) -> str | None:
-    """The token that settings name. That of the stack in this folder is told to its own host alone."""
-    is_the_stacks = settings.source("server.token") == str(settings.home)
-    if is_the_stacks and not set(addresses) <= set(settings["server.urls"]):
-        return None
-    token: str | None = settings["server.token"]
-    return token
-
-
 class AsyncClient(AsyncPublishing, AsyncReading):
     """Publish and read messages, from asyncio.
 
     `urls`: the address of a host, or several of which any that answers is used; `token`: the API's bearer
     token. Without them: what `mts up` left under `.mts/`, or MTS_URL and MTS_TOKEN. What may be repeated is
-    repeated for up to `retry_for` seconds. Every failure is an `MtsError`.
+    repeated for up to `retry_for` seconds. `region`: where this is; payloads come from the nearest copy.
+    Every failure is an `MtsError`.
 
     Example:
         async with AsyncClient("http://127.0.0.1:8080", token) as client:
@@ -60,12 +53,13 @@ class AsyncClient(AsyncPublishing, AsyncReading):
         *,
         retry_for: float = 30.0,
         state_dir: Path | None = None,
+        region: str | None = None,
     ) -> None:
         addresses = [urls] if isinstance(urls, str) else list(urls or ())
         if urls is None or token is None:
             settings = config.load_settings()
             addresses = list(settings["server.urls"]) if urls is None else addresses
-            token = _token_for(addresses, settings) if token is None else token
+            token = settings.token_for(addresses) if token is None else token
         if not addresses:
             raise MtsError(
                 "not_configured",
@@ -73,7 +67,9 @@ class AsyncClient(AsyncPublishing, AsyncReading):
                 {"hint": "`mts up` starts a stack here; or set MTS_URL and MTS_TOKEN"},
             )
         waiting = HttpClient(pool_per_host=_MOST_SUBSCRIPTIONS)
-        self._transport = Transport(HttpClient(), addresses, token or "", RetryPolicy(retry_for), waiting)
+        self._transport = Transport(
+            HttpClient(), addresses, token or "", RetryPolicy(retry_for), waiting, region=region
+        )
         self._reader = Reader(self._transport)
         self._uploads = UploadCalls(self._transport)
         self._state_dir = state_dir
@@ -85,7 +81,8 @@ class AsyncClient(AsyncPublishing, AsyncReading):
 
         Example: `AsyncClient.from_settings(load_settings())`
         """
-        return cls(settings["server.urls"], settings["server.token"] or "", retry_for=retry_for)
+        urls = settings["server.urls"]
+        return cls(urls, settings.token_for(urls) or "", retry_for=retry_for, region=settings["client.region"])
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -125,6 +122,11 @@ class AsyncClient(AsyncPublishing, AsyncReading):
     def pipeline(self) -> AsyncPipeline:
         """The tracked pipeline: register files, claim and end tasks, see where they are."""
         return AsyncPipeline(self._transport)
+
+    @property
+    def catalog(self) -> AsyncCatalog:
+        """The content catalog: pins, and where their copies are."""
+        return AsyncCatalog(self._transport)
 
     async def export_subject(
         self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from minitoolstream.client._catalog import Catalog
 from minitoolstream.client._client import AsyncClient
 from minitoolstream.client._deletion_types import Deletion, DeletionRecord
 from minitoolstream.client._export import CountCallback, Exported
@@ -43,8 +44,9 @@ class Client(Publishing, Reading):
         *,
         retry_for: float = 30.0,
         state_dir: Path | None = None,
+        region: str | None = None,
     ) -> None:
-        self._client = AsyncClient(urls, token, retry_for=retry_for, state_dir=state_dir)
+        self._client = AsyncClient(urls, token, retry_for=retry_for, state_dir=state_dir, region=region)
         self._thread = LoopThread()
         self._subscriptions: set[Subscription] = set()
 
@@ -54,7 +56,8 @@ class Client(Publishing, Reading):
 
         Example: `Client.from_settings(load_settings())`
         """
-        return cls(settings["server.urls"], settings["server.token"] or "", retry_for=retry_for)
+        urls = settings["server.urls"]
+        return cls(urls, settings.token_for(urls) or "", retry_for=retry_for, region=settings["client.region"])
 
     def __enter__(self) -> Client:
         return self
@@ -97,6 +100,11 @@ class Client(Publishing, Reading):
     def pipeline(self) -> Pipeline:
         """The tracked pipeline: register files, claim and end tasks, see where they are."""
         return Pipeline(self._thread, self._client.pipeline)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The content catalog: pins, and where their copies are."""
+        return Catalog(self._thread, self._client.catalog)
 
     def export_subject(
         self, subject: str, target: str | os.PathLike[str] | Place, *, progress: CountCallback | None = None

@@ -129,13 +129,15 @@ class AsyncSubjects:
         ttl: int | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
+        copies: Mapping[str, Any] | None = None,
     ) -> SubjectDetails:
         """Make a subject, or change its settings; what is not given stays, or gets its default.
 
         `partitions` can only grow. `quota`: the limits `messages`, `bytes`, `rate` (messages a second); None lifts one.
         `autopartitioning`: `mode` (disabled, up, paused), `max_partitions`, `write_speed`, `utilization`,
         `stabilization`. `ttl`: seconds that messages stay; `max_messages`, `max_bytes`: how many of the newest stay; 0
-        takes one back.
+        takes one back. `copies`: `rf` and `zones` of the copies that the content catalog keeps; an empty one takes it
+        back.
 
         Example: `await client.subjects.put("orders", quota={"rate": 1000}, ttl=7 * 86400)`
         """
@@ -143,6 +145,8 @@ class AsyncSubjects:
         kept = {"ttl": ttl, "max_messages": max_messages, "max_bytes": max_bytes}
         wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         wanted |= {name: value or None for name, value in kept.items() if value is not None}
+        if copies is not None:
+            wanted["copies"] = dict(copies) or None
         body = msgspec.json.encode(wanted)
         response = await self._transport.send("PUT", _path(subject), body=body, headers=JSON)
         return plain(response, SubjectDetails)

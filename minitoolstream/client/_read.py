@@ -104,18 +104,24 @@ class Reader:
         if message.url is None and not message.payload_missing:
             message = await self.get(message.sequence)
         must_be_there(message)
-        try:
-            data = await self._get(message.url or "", message.range)
-        except MtsError as error:
-            message = await self.renewed(message, error)
-            data = await self._get(message.url or "", message.range)
+        while True:
+            try:
+                data = await self._get(message.url or "", message.range, once=message.fallback_url is not None)
+                break
+            except MtsError as error:
+                message, before = await self.renewed(message, error), message
+                if before.fallback_url is None:
+                    data = await self._get(message.url or "", message.range)
+                    break
         if not message.unverified:
             check(data, message.size, message.sha256, message.sequence)
         return data
 
     async def renewed(self, message: Message, error: MtsError) -> Message:
         """The message as it is now, where the store's error can mean that its URL has expired, or that its payload was
-        moved when a neighbour of it was deleted; else the error."""
+        moved when a neighbour of it was deleted; without its copy, where that is what failed; else the error."""
+        if message.fallback_url is not None:
+            return from_home(message)
         if error.code not in MOVED:
             raise error
         now = await self.get(message.sequence)
@@ -229,21 +235,35 @@ class Reader:
         same = now is not None and (now.sequence, now.count) == (extent.sequence, extent.count)
         return now if same else None
 
-    async def _get(self, url: str, byte_range: str | None) -> bytes:
+    async def _get(self, url: str, byte_range: str | None, *, once: bool = False) -> bytes:
+        """`once`: there is another place to ask."""
         backoff = self.transport.retry.start()
         headers = {"range": byte_range} if byte_range else {}
         while True:
             try:
                 response = await self.transport.http.request("GET", url, headers=headers, timeout=STORE_TIMEOUT)
             except HttpError as problem:
+                if once:
+                    raise store_unreachable(problem) from problem
                 await backoff.pause(store_unreachable(problem))
                 continue
             if response.status < 300:
                 return response.body
             error = store_error(response.status, response.body)
-            if not error.retryable:
+            if once or not error.retryable:
                 raise error
             await backoff.pause(error)
+
+
+def from_home(message: Message) -> Message:
+    """The message with the URL of its own payload instead of that of a copy."""
+    return replace(
+        message,
+        url=message.fallback_url,
+        range=message.fallback_range,
+        fallback_url=None,
+        fallback_range=None,
+    )
 
 
 def must_be_there(message: Message) -> None:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from minitoolstream.client._codec import Decoder
-from minitoolstream.client._read import MOVED, Reader, check_digest, must_be_there
+from minitoolstream.client._read import MOVED, Reader, check_digest, from_home, must_be_there
 from minitoolstream.client._store import STORE_TIMEOUT, store_error, store_unreachable
 from minitoolstream.client._transport import Transport
 from minitoolstream.client._types import Message
@@ -55,11 +55,19 @@ class StoredPayload:
                         yield block
                 return
             except HttpError as problem:
+                if self._message.fallback_url is not None:
+                    async for block in self._rest_from_home():
+                        yield block
+                    return
                 if self.count > before:
                     backoff.progress()
                     renewed = False
                 await backoff.pause(store_unreachable(problem))
             except MtsError as error:
+                if self._message.fallback_url is not None:
+                    async for block in self._rest_from_home():
+                        yield block
+                    return
                 if error.code in MOVED and not renewed:
                     self._message = await self._reader.renewed(self._message, error)
                     renewed = True
@@ -67,6 +75,16 @@ class StoredPayload:
                     await backoff.pause(error)
                 else:
                     raise
+
+    async def _rest_from_home(self) -> AsyncGenerator[bytes, None]:
+        """The copy failed: what is left of it comes from the message's own payload."""
+        home = StoredPayload(self._transport, from_home(self._message), self.count)
+        skip = self.count if home._message.range else 0  # part of a pack comes whole
+        async with contextlib.aclosing(home.blocks()) as blocks:
+            async for block in blocks:
+                rest = block[skip:]
+                self.count += len(rest)
+                yield rest
 
     async def _fresh(self, response: StreamedResponse) -> AsyncGenerator[bytes, None]:
         if response.status not in (200, 206):

@@ -13,6 +13,7 @@ from minitoolstream.api import schema
 from minitoolstream.client._retry import RetryPolicy
 from minitoolstream.domain.checks import fits_a_header
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.pin import check_zones
 from minitoolstream.net.addresses import is_http_url
 from minitoolstream.net.http1 import HttpClient, HttpError, HttpResponse, HttpTimeout
 
@@ -33,7 +34,14 @@ class Transport:
     """Talks to whichever of the hosts answers, and stays with it while it does."""
 
     def __init__(
-        self, http: HttpClient, urls: Sequence[str], token: str, retry: RetryPolicy, waiting: HttpClient | None = None
+        self,
+        http: HttpClient,
+        urls: Sequence[str],
+        token: str,
+        retry: RetryPolicy,
+        waiting: HttpClient | None = None,
+        *,
+        region: str | None = None,
     ) -> None:
         if not urls:
             raise MtsError("not_configured", "no address of a host is known")
@@ -45,6 +53,8 @@ class Transport:
         self.retry = retry
         self.urls = tuple(_checked(url) for url in urls)
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
+        if region is not None:
+            self._authorization["x-mts-region"] = next(iter(check_zones([region])))
         self._current = secrets.randbelow(len(self.urls))  # so that clients spread over the hosts
 
     @property

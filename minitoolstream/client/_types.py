@@ -66,7 +66,7 @@ class Message:
     `sha256` are of what is stored: compressed when there is a `codec`, which `data`, `payload` and `download` undo.
     `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists, its
     `size` is 0 whatever the payload's is, and `data` never comes along. `payload_missing`: the payload was lost; asking
-    for it is an error of that name.
+    for it is an error of that name. `fallback_url`: where the payload is when `url`, a copy nearer to here, fails.
 
     Example: `for m in client.fetch("orders").messages: print(m.sequence, m.headers, m.size)`
     """
@@ -87,6 +87,8 @@ class Message:
     data: bytes | None = None
     unverified: bool = False
     payload_missing: bool = False
+    fallback_url: str | None = None
+    fallback_range: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ def message_of(answer: schema.Message) -> Message:
         codec=answer.codec,
         sha256=answer.sha256,
         url=answer.url,
+        fallback_url=answer.fallback_url,
+        fallback_range=answer.fallback_range,
         range=answer.range,
         data=_data(answer),
         unverified=answer.unverified,

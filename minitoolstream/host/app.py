@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from minitoolstream.api.app import Request, Response, Route
-from minitoolstream.api.auth import BearerGuard
+from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
 from minitoolstream.api.openapi import openapi
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
@@ -70,8 +70,9 @@ class Host:
     def _routes(self) -> Router:
         settings, router = self._settings, Router()
         guard = BearerGuard(settings.secret("server.token"), "api")
+        owners = OwnersGuard(guard, settings["catalog.tokens"] or {})
         for function, route in self._functions.routes:
-            router.add(api_endpoint(function, route, guard, settings))
+            router.add(api_endpoint(function, route, owners if function == CATALOG else guard, settings))
         description = msgspec.json.encode(openapi(self._functions.routes))
 
         async def openapi_json(_request: Request) -> Response:

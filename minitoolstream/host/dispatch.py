@@ -21,6 +21,7 @@ from minitoolstream.request_id import request_id
 BODY_LIMIT = 1 * MIB
 BODIES_AT_ONCE = 256 * MIB  # of one worker: what clients send at once must not decide how much memory it takes
 _PAYLOAD_LIMITS = {"/messages": "server.inline_limit", "/messages/batch": "server.batch_limit"}
+_LARGE = {"/v1/catalog/batches": "server.batch_limit"}
 _SIDES = {"publish": INGRESS, "fetch": EGRESS}
 log = logging.getLogger("mts.host")
 
@@ -31,7 +32,8 @@ def api_endpoint(function: str, route: Route, guard: Guard, settings: Settings) 
     for ending, setting in _PAYLOAD_LIMITS.items():
         if route.method == "POST" and route.path.endswith(ending):
             return Endpoint(route, guard, settings[setting], side, _name(route), payload=True)
-    return Endpoint(route, guard, BODY_LIMIT if route.method in {"POST", "PUT"} else 0, side, _name(route))
+    limit = settings[_LARGE[route.path]] if route.path in _LARGE else BODY_LIMIT
+    return Endpoint(route, guard, limit if route.method in {"POST", "PUT"} else 0, side, _name(route))
 
 
 def own_endpoint(route: Route, guard: Guard | None = None, side: str = HOST) -> Endpoint:

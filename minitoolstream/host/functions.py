@@ -14,7 +14,7 @@ from minitoolstream.api.app import Route
 from minitoolstream.bundle import bundled
 from minitoolstream.domain.errors import MtsError
 
-NAMES = ("publish", "fetch", "on_object_created", "ttl_sweeper", "pipeline")
+NAMES = ("publish", "fetch", "on_object_created", "ttl_sweeper", "pipeline", "catalog")
 
 EventHandler = Callable[[Any, Any, str], Awaitable[dict[str, Any]]]
 """Core, event, request id. The event may be anything; what it cannot read, the function records."""

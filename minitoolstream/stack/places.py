@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from minitoolstream.config import Settings, option_default
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.net.addresses import is_loopback
+from minitoolstream.stack.cassandra import Node
 from minitoolstream.stack.ports import bind_problem, keep_if_free, keep_or_free, listens, reachable, split_address
-from minitoolstream.stack.state import GRPC, HOST, OBJECT_STORE, TARANTOOL, State
+from minitoolstream.stack.state import CATALOG, GRPC, HOST, OBJECT_STORE, TARANTOOL, State
 
 # What a user may ask for; never a default.
 _ANY = {"0.0.0.0", "::"}  # noqa: S104  # nosec B104
@@ -71,6 +72,21 @@ def host_place(settings: Settings, state: State) -> Place:
             {"hint": f"server.port is set by {settings.source('server.port')}; 0 takes a free one"},
         )
     return Place(host, port, managed=True)
+
+
+def catalog_node(state: State) -> Node:
+    """Where the catalog's Cassandra listens, the same from run to run."""
+    port = _remembered_port(state)
+    storage = state.storage_port or None
+    if state.alive(CATALOG) is None or not port or not storage:
+        port, storage = keep_or_free(port), keep_or_free(storage)
+    state.storage_port = storage
+    return Node("127.0.0.1", port, storage)
+
+
+def _remembered_port(state: State) -> int | None:
+    address = str(state.settings.get("catalog.database", "")).removeprefix("cql://").partition("/")[0]
+    return int(address.rpartition(":")[2]) if address else None
 
 
 def grpc_place(settings: Settings, state: State, key: str) -> Place:

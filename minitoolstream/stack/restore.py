@@ -59,10 +59,12 @@ class BareStack:
 
 
 @contextmanager
-def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareStack]:
-    """Stops the host and Tarantool, starts the object store, and makes room for what is restored. Data that is there
-    is moved aside with `replace`, else it is an error. What is left of a restore that failed is removed, and the data
-    is back in its place."""
+def bare_stack(
+    load: Load, console: Console, *, replace: bool, look_first: Callable[[], object] = lambda: None
+) -> Iterator[BareStack]:
+    """Starts the object store, stops the host and Tarantool, and makes room for what is restored. Data that is there
+    is moved aside with `replace`, else it is an error. `look_first()` may refuse while nothing has been stopped. What
+    is left of a restore that failed is removed, and the data is back in its place."""
     home = load().home
     _must_have_a_store(load())
     private_folder(home)
@@ -78,9 +80,14 @@ def bare_stack(load: Load, console: Console, *, replace: bool) -> Iterator[BareS
         supervisor.save()
         folder = tarantool_folder(home)
         _must_be_free(folder, replace=replace)
+        Starter(load, console, supervisor, load_or_generate(home)).run_store()
+        try:
+            look_first()
+        except BaseException:
+            supervisor.undo()
+            raise
         for part in (GRPC, HOST, TARANTOOL):
             supervisor.stop(part)
-        Starter(load, console, supervisor, load_or_generate(home)).run_store()
         aside = _make_room(folder)
         if aside:
             console.say(f"  what was there is kept in {aside}")

@@ -16,9 +16,10 @@ TARANTOOL = "tarantool"
 OBJECT_STORE = "object-store"
 HOST = "host"
 GRPC = "grpc"
+CATALOG = "catalog"
 GRPC_PORTS = ("grpc.ingress_port", "grpc.egress_port")
 WAITING = "another `mts up` or `mts down` is running here, waiting for it"
-PARTS = (TARANTOOL, OBJECT_STORE, HOST, GRPC)
+PARTS = (TARANTOOL, OBJECT_STORE, CATALOG, HOST, GRPC)
 STORES = ("minio", "ministack")
 MOVED_ASIDE = "tarantool.[0-9]*-[0-9]*"
 """What Tarantool had when `mts restore --replace` or `mts rebuild --replace` came."""
@@ -38,6 +39,8 @@ class State(msgspec.Struct):
     processes: dict[str, Running] = {}
     bucket: str = ""
     """Where the payloads are, in an object store that `mts up` started."""
+    storage_port: int = 0
+    """Where the catalog's Cassandra would meet others of its kind."""
 
     def alive(self, part: str) -> Running | None:
         running = self.processes.get(part)

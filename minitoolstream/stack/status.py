@@ -10,6 +10,7 @@ from minitoolstream.net.addresses import is_http_url
 from minitoolstream.stack.http import Answer, ask
 from minitoolstream.stack.places import Place, given
 from minitoolstream.stack.state import (
+    CATALOG,
     GRPC,
     GRPC_PORTS,
     HOST,
@@ -26,6 +27,7 @@ _PART_OF = {
     OBJECT_STORE: "minio.endpoint",
     HOST: "server.port",
     GRPC: "grpc.ingress_port",
+    CATALOG: "catalog.database",
 }
 
 
@@ -33,7 +35,7 @@ def status(settings: Settings) -> dict[str, Any]:
     """The stack of this folder, in the shape of `mts status --json`; `state` is running, partial or stopped."""
     state = load_state(settings.home)
     processes = {part: _process(settings, state, part) for part in PARTS if _is_ours(state, part)}
-    url = next(iter(state.settings.get("server.urls", [])), None)
+    url: str | None = next(iter(state.settings.get("server.urls", [])), None)
     running = [part for part, about in processes.items() if about["state"] == "running"]
     readiness = ask(f"{url}/readyz") if url and HOST in running else None
     ready = readiness is not None and readiness.status == 200
@@ -49,14 +51,15 @@ def status(settings: Settings) -> dict[str, Any]:
             "bucket": settings["minio.bucket"],
         },
         "grpc": _grpc(settings, state),
+        "catalog": {"database": settings["catalog.database"]},
         "tarantool": {"address": settings["tarantool.address"]},
         "processes": processes,
     }
-    if readiness is not None:
+    if url and readiness is not None:
         report["ready"] = ready
         if not ready:
             report["readiness"] = readiness.body
-        report |= _seen_by_host(f"{url}/v1/status", settings)
+        report |= _seen_by_host(url, settings)
     return report
 
 
@@ -81,7 +84,7 @@ def status_elsewhere(settings: Settings) -> dict[str, Any] | None:
         report |= {"state": "running" if ready else "partial", "ready": ready}
         if not ready:
             report["readiness"] = readiness.body
-        report |= _seen_by_host(f"{url}/v1/status", settings)
+        report |= _seen_by_host(url, settings)
     return report
 
 
@@ -119,7 +122,7 @@ def _process(settings: Settings, state: State, part: str) -> dict[str, Any]:
 
 def _seen_by_host(url: str, settings: Settings) -> dict[str, Any]:
     """What the host itself reports (rejected events, uploads, the journal ...), and whether it took the token."""
-    answer = ask(url, token=settings["server.token"])
+    answer = ask(f"{url}/v1/status", token=settings.token_for([url]))
     if answer.status == 401:
         return {"token_refused": settings.source("server.token")}
     if answer.status != 200 or not isinstance(answer.body, dict):

@@ -11,21 +11,24 @@ import msgspec
 
 import minitoolstream
 from minitoolstream.bundle import bundled
-from minitoolstream.config import OPTIONS, Settings, env_name
+from minitoolstream.config import Settings, env_name
 from minitoolstream.domain.ceiling import BUCKET_IS_AHEAD
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack import object_store, tarantool
+from minitoolstream.options import OPTIONS
+from minitoolstream.stack import cassandra, object_store, tarantool
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.credentials import Secrets, load_or_generate
+from minitoolstream.stack.get_cassandra import get_cassandra
 from minitoolstream.stack.get_tarantool import get_tarantool
 from minitoolstream.stack.http import ask
 from minitoolstream.stack.lock import locked
-from minitoolstream.stack.places import Place, grpc_place, host_place, store_place, tarantool_place
+from minitoolstream.stack.places import Place, catalog_node, given, grpc_place, host_place, store_place, tarantool_place
 from minitoolstream.stack.ports import listens, reachable
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
 from minitoolstream.stack.state import (
+    CATALOG,
     GRPC,
     GRPC_PORTS,
     HOST,
@@ -38,10 +41,11 @@ from minitoolstream.stack.state import (
 )
 from minitoolstream.stack.supervisor import Supervisor
 
+_KEYSPACE = "mts_catalog"
 Load = Callable[[], Settings]
 
 
-def up(load: Load, console: Console, *, quick: bool = False) -> None:
+def up(load: Load, console: Console, *, quick: bool = False, catalog: bool = False) -> None:
     """Start what is missing. When a part fails, what this run started is stopped again."""
     home = load().home
     private_folder(home)
@@ -51,7 +55,7 @@ def up(load: Load, console: Console, *, quick: bool = False) -> None:
         supervisor.save()
         secrets = load_or_generate(home)
         try:
-            Starter(load, console, supervisor, secrets).run(quick=quick)
+            Starter(load, console, supervisor, secrets).run(quick=quick, catalog=catalog)
         except BaseException:
             undone = supervisor.undo()
             if undone:
@@ -69,10 +73,12 @@ class Starter:
         self._state = supervisor.state
         self._secrets = secrets
 
-    def run(self, *, quick: bool) -> None:
+    def run(self, *, quick: bool, catalog: bool) -> None:
         host = self._prepare()
         self._tarantool()
         self._object_store(host, quick=quick)
+        if catalog or _KEYSPACE in self._state.settings.get("catalog.database", ""):
+            self._catalog()
         self._host(host)
         self._grpc()
 
@@ -157,6 +163,26 @@ class Starter:
             step.done(f"{outcome}, {place.url} ({object_store.MEANING[choice.kind]})")
         if choice.remark:
             self._console.say(f"! {choice.remark}")
+
+    def _catalog(self) -> None:
+        """Once asked for, it is part of the stack, unless the user names a database of his own."""
+        with self._console.step("Cassandra") as step:
+            settings = self._load()
+            if given(settings, "catalog.database"):
+                self._not_ours(CATALOG, "catalog.database", "catalog.user")
+                step.done(f"yours at {settings['catalog.database']}, used as it is")
+                return
+            node, password = catalog_node(self._state), settings.secret("catalog.password")
+            program = get_cassandra(update=step.update)
+            step.update("starting")
+            data, log = settings.home / "data" / "cassandra", log_file(settings.home, CATALOG)
+            launch = cassandra.launch(program, node, data=data, log=log)
+            outcome = self._supervisor.ensure(CATALOG, launch, lambda: cassandra.is_ready(node), timeout=180)
+            cassandra.set_password(node, password)
+            url = f"cql://{node.host}:{node.port}/{_KEYSPACE}"
+            self._state.settings |= {"catalog.database": url, "catalog.user": cassandra.USER}
+            self._supervisor.save()
+            step.done(f"{outcome}, {node.host}:{node.port}")
 
     def _not_ours(self, part: str, *keys: str) -> None:
         """The user's own takes the place of one we started before."""

@@ -21,7 +21,8 @@ local NUMBERS = {
 }
 local RETENTION = {'ttl', 'max_messages', 'max_bytes'} -- what goes when: the oldest first
 local KNOWN = {partitions = true, codecs = true, quota = true, autopartitioning = true, ttl = true,
-    max_messages = true, max_bytes = true}
+    max_messages = true, max_bytes = true, copies = true}
+local MAX_COPIES, MAX_ZONES = 16, 16
 
 local function refuse(field, message, allowed)
     errors.refuse('bad_request', ('`%s` %s'):format(field, message), {field = field, allowed = allowed})
@@ -92,6 +93,32 @@ local function checked_part(name, part, current)
     return next(result) and result or nil
 end
 
+-- How many copies of payloads the catalog shall keep, and in which zones.
+local function checked_copies(copies)
+    if type(copies) ~= 'table' then
+        refuse('copies', 'must be an object')
+    end
+    local result = schema.map{rf = M.whole('copies.rf', copies.rf, 1, MAX_COPIES)}
+    for key in pairs(copies) do
+        if key ~= 'rf' and key ~= 'zones' then
+            refuse(('copies.%s'):format(tostring(key)), 'is not a setting')
+        end
+    end
+    local zones = schema.present(copies.zones)
+    if zones ~= nil then
+        if type(zones) ~= 'table' or #zones > MAX_ZONES then
+            refuse('copies.zones', ('must be a list of at most %d names'):format(MAX_ZONES))
+        end
+        for _, zone in ipairs(zones) do
+            if type(zone) ~= 'string' or not zone:match('^%w[%w._-]*$') or #zone > 63 then
+                refuse('copies.zones', 'must hold names of letters, digits, . _ -')
+            end
+        end
+        result.zones = #zones > 0 and zones or nil
+    end
+    return result
+end
+
 local function check_mode(current, wanted)
     local before = current.autopartitioning and current.autopartitioning.mode or 'disabled'
     local after = wanted.autopartitioning and wanted.autopartitioning.mode or 'disabled'
@@ -106,15 +133,17 @@ end
 function M.merge(current, wanted)
     local result = schema.map{codecs = current.codecs, quota = current.quota,
         autopartitioning = current.autopartitioning, ttl = current.ttl, max_messages = current.max_messages,
-        max_bytes = current.max_bytes}
+        max_bytes = current.max_bytes, copies = current.copies}
     for key, value in pairs(wanted) do
         if not KNOWN[key] then
             refuse(tostring(key), 'is not a setting; those are partitions, codecs, quota, autopartitioning, '
-                .. listed(RETENTION))
+                .. listed(RETENTION) .. ', copies')
         elseif value == nil then -- a null from outside
             result[key] = nil
         elseif key == 'codecs' then
             result.codecs = checked_codecs(value)
+        elseif key == 'copies' then
+            result.copies = checked_copies(value)
         elseif NUMBERS[key] then
             result[key] = M.whole(key, value, NUMBERS[key][1], NUMBERS[key][2])
         elseif key ~= 'partitions' then
@@ -144,6 +173,7 @@ function M.of(subject_row)
     for _, key in ipairs(RETENTION) do
         settings[key] = stored[key]
     end
+    settings.copies = stored.copies
     known[name] = {row = subject_row, settings = settings}
     return settings
 end

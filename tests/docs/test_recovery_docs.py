@@ -60,36 +60,34 @@ def test_the_commands_about_recovery_work(stack: Stack) -> None:
     assert "recovery" not in json.loads(stack.command("status", "--json").stdout)
 
 
-def test_data_in_the_way_is_not_touched_without_being_asked(stack: Stack) -> None:
+def test_a_restore_that_is_refused_stops_and_moves_nothing(stack: Stack) -> None:
     with stack.client() as client:
         client.publish("orders", b"here")
-    stack.mts("backup")
     before = stack.pids()
+    without_backup = stack.command("restore", "--replace")
+    stack.mts("backup")
+    with_data_in_the_way = stack.command("restore")
+    of_no_backup = stack.command("restore", "01a1eb9b-f8ff-727b-a83b-4ee590ac4a44", "--replace")
+    both = stack.command("restore", "--adopt", "--discard")
 
-    refused = stack.command("restore")
-
-    assert refused.returncode == 2
-    assert "--replace" in refused.stderr
+    assert (without_backup.returncode, "mts rebuild" in without_backup.stderr) == (3, True)
+    assert (with_data_in_the_way.returncode, "--replace" in with_data_in_the_way.stderr) == (2, True)
+    assert (of_no_backup.returncode, "mts backup ls" in of_no_backup.stderr) == (3, True)
+    assert both.returncode == 2
     assert stack.pids() == before
     assert sequences(stack) == [1]
 
 
-def test_a_restore_without_a_backup_says_what_to_do(stack: Stack) -> None:
-    refused = stack.command("restore", "--replace")
-    assert refused.returncode == 3
-    assert "mts rebuild" in refused.stderr
-    assert stack.command("restore", "--adopt", "--discard").returncode == 2
-
-
-def test_a_restore_that_fails_leaves_the_data_where_it_was(stack: Stack) -> None:
+def test_a_restore_that_fails_leaves_the_data_where_it_was(stack: Stack, tmp_path: Path) -> None:
     with stack.client() as client:
         client.publish("orders", b"here")
-    stack.mts("backup")
+    stack.mts("backup", "--to", "copies")
+    (snapshot,) = (tmp_path / "copies").rglob("*.snap.*")
+    snapshot.write_bytes(b"damaged")
 
-    refused = stack.command("restore", "01a1eb9b-f8ff-727b-a83b-4ee590ac4a44", "--replace")
+    refused = stack.command("restore", "--from", "copies", "--replace")
 
-    assert refused.returncode == 3
-    assert "mts backup ls" in refused.stderr
+    assert refused.returncode == 4
     assert "`mts up` starts it again" in refused.stderr
     stack.mts("up")
     assert sequences(stack) == [1]

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from minitoolstream.domain.compaction import worth_moving
 from minitoolstream.domain.object_event import ObjectCreated
 from minitoolstream.domain.pack import InlineMessage, build_pack, read_frames
 from minitoolstream.domain.upload import State, Upload, UploadSpec
 from minitoolstream.services.commit_uploads import commit_created
+from minitoolstream.services.compact_rows import compact_rows
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_messages import delete_message, purge_subject
 from minitoolstream.services.end_upload import abort_upload, complete_upload
@@ -354,6 +356,32 @@ class Purge(Operation):
         assert (await purge_subject(core, self.subject, "me", "law")).done
 
 
+class Compact(Operation):
+    """Whoever is told nothing runs it again: what is together already is left alone."""
+
+    steps: ClassVar[set[str]] = {
+        "metadata.get_messages",
+        "metadata.now_ms",
+        "payloads.get_whole",
+        "payloads.get_range",
+        "payloads.put_new",
+        "deletions.move_rows",
+    }
+
+    async def prepare(self, scene: Clocked) -> None:
+        for body in (b"first", b"second"):
+            await commit_created(scene.core, put(scene, await ticket(scene.core, self.subject, len(body)), body))
+        await pack(scene.core, self.subject, [b"packed", b"with it"])
+
+    async def run(self, core: Core) -> None:
+        rows = (await core.metadata.get_messages(self.subject, 1, 1000, whole=True)).extents
+        for group in worth_moving(rows, 1000, 3600):
+            await compact_rows(core, group)
+
+    def left(self) -> list[list[bytes]]:
+        return [[b"first", b"second", b"packed", b"with it"]]
+
+
 OPERATIONS: tuple[type[Operation], ...] = (
     AskForATicket,
     AskForATicketInParts,
@@ -369,4 +397,5 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Reconcile,
     DeleteForGood,
     Purge,
+    Compact,
 )

@@ -221,6 +221,27 @@ def test_a_ticket_s_url_cannot_be_turned_into_a_copy(live: Live, subject: str) -
     assert live.payload(live.messages(subject)[0]) == b"AAAAAA"
 
 
+@pytest.mark.parametrize(
+    "unsigned",
+    [
+        {"x-minio-source-replication-request": "true", "x-minio-source-mtime": "2001-01-01T00:00:00Z"},
+        {"x-minio-source-etag": "0123456789abcdef0123456789abcdef"},
+        {"x-amz-replication-status": "REPLICA"},
+        {"x-minio-extract": "true"},
+        {"content-encoding": "gzip", "x-amz-storage-class": "REDUCED_REDUNDANCY", "x-amz-acl": "public-read"},
+    ],
+)
+def test_no_unsigned_header_lets_a_ticket_write_twice(live: Live, subject: str, unsigned: dict[str, str]) -> None:
+    """MinIO's servers speak to each other with headers that any holder of a URL can send as well."""
+    ticket = live.ticket(subject, 5)
+    sent = {**ticket["headers"], **unsigned}
+    statuses = [send("PUT", ticket["url"], body, sent).status for body in (b"first", b"other")]
+    live.api("POST", f"/v1/uploads/{ticket['upload_id']}/complete", {})
+
+    assert statuses in ([200, 412], [403, 403])
+    assert [live.payload(message) for message in live.messages(subject)] == [b"first"] * statuses.count(200)
+
+
 def archive(name: str, content: bytes) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.adapters.memory.bucket import MemoryBucket
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.adapters.memory.tracking import MemoryTracking
@@ -34,7 +35,7 @@ from minitoolstream.adapters.tarantool.recovery import TarantoolJournal, Taranto
 from minitoolstream.adapters.tarantool.retention import TarantoolRetention
 from minitoolstream.adapters.tarantool.subjects import TarantoolSubjects
 from minitoolstream.adapters.tarantool.transactions import TarantoolTransactions
-from minitoolstream.bootstrap import assemble
+from minitoolstream.bootstrap import assemble, open_catalog
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import messages_of
@@ -152,6 +153,8 @@ class UploadMachine(RuleBasedStateMachine):
             deletions=TarantoolDeletions(world.metadata.connection, world.settings),
             audit=TarantoolAudit(world.metadata.connection, world.settings),
             tracking=MemoryTracking(),
+            catalog=open_catalog(world.settings),
+            peers=S3Peers(world.settings),
             payloads=self.payloads,
             signer=PlainSigner(),
             metrics=NoMetrics(),

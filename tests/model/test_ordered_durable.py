@@ -178,7 +178,10 @@ class OrderedMachine(RuleBasedStateMachine):
         asked = (grants[0].session_id, grants[0].epoch, acks)
         owners = self._owners()
         refused = self._why_not(grants[0])
-        if refused is None and any(owners.get(p) != (grants[0].session_id, fence) for p, fence, _ in acks):
+        lost = [p for p, fence, _ in acks if owners.get(p) != (grants[0].session_id, fence)]
+        if len(self._alive()) < len(self.sessions):  # who notices that spreads the partitions anew before it looks
+            lost += [p for p, _, _ in acks if self._has_ended(p)]
+        if refused is None and lost:
             refused = "partition_lost"
         if refused is None and beyond:
             refused = "beyond_end"
@@ -421,6 +424,13 @@ class OrderedMachine(RuleBasedStateMachine):
         seen = self._call("consumer_get")
         lanes = [(lane["partition"], lane["position"], lane["lag"]) for lane in seen["partitions"]]
         return seen["last_sequence"], seen["lag"], lanes
+
+    def _has_ended(self, partition: int) -> bool:
+        """It was split, or is gone, and all of it is read: nobody reads it when partitions are spread anew."""
+        lane = self.lanes.get(partition)
+        if lane is None:
+            return True
+        return not lane.is_active and max(lane.messages, default=0) <= self._position(partition)
 
     def _position(self, partition: int) -> int:
         return max(self.floor, self.acked.get(partition, 0))

@@ -6,14 +6,17 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minitoolstream import bootstrap
+from minitoolstream import container
 from minitoolstream.api.app import run
-from minitoolstream.config import load_settings
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.upload import Upload
 from minitoolstream.host.functions import load_functions
 from tests.core_kit import CoreKit, core_kit
 
@@ -25,10 +28,21 @@ def function(name: str) -> Any:
     return sys.modules[f"minitoolstream_function_{name}"]
 
 
+def authorizer() -> Any:
+    """API Gateway's alone: the host asks for the token itself."""
+    path = Path(__file__).resolve().parents[2] / "functions" / "authorizer" / "app.py"
+    spec = spec_from_file_location("minitoolstream_function_authorizer", path)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def kit(monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreKit]:
     made = core_kit(server__token=TOKEN)
-    monkeypatch.setattr(bootstrap, "_current", made.core)
+    monkeypatch.setattr(container, "_container", container.Container(made.core))
     yield made
     run(made.core.close())
 
@@ -102,25 +116,6 @@ def test_the_schedule_runs_the_reconciler(kit: CoreKit) -> None:
     assert not swept["cut_off"]
 
 
-def test_a_container_opens_its_core_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    environ = {
-        "MTS_HOME": "/nonexistent",
-        "MTS_TARANTOOL_PASSWORD": "x",
-        "MTS_MINIO_ACCESS_KEY": "x",
-        "MTS_MINIO_SECRET_KEY": "x",
-    }
-    monkeypatch.setattr(bootstrap, "_current", None)
-    monkeypatch.setattr(bootstrap, "load_settings", lambda: load_settings(environ))
-    first = run(bootstrap.current_core())
-    assert run(bootstrap.current_core()) is first
-    run(first.close())
-
-
-def test_a_core_without_credentials_says_which_to_set() -> None:
-    with pytest.raises(MtsError, match="MTS_TARANTOOL_PASSWORD"):
-        run(bootstrap.open_core(load_settings({"MTS_HOME": "/nonexistent"})))
-
-
 def test_a_call_needs_the_token(kit: CoreKit) -> None:
     event = gateway("GET", "/v1/subjects/{subject}/latest", SUBJECT, headers={"Authorization": "Bearer wrong"})
     status, body = call("fetch", event)
@@ -151,3 +146,105 @@ def test_the_pipeline_is_a_function_of_its_own(kit: CoreKit) -> None:
     path, params = f"{base}/stages/{{stage}}/{{transition}}", {"stage": "shard-worker", "transition": "start"}
     status, refused = call("pipeline", gateway("POST", path, params, b'{"filename": "20250101000000", "shard": 0}'))
     assert (status, refused["error"]["details"]["waits_for"]) == (409, "shard-splitter")
+
+
+@dataclass
+class Letters:
+    """Fulfils `ports.EventLetters`."""
+
+    got: list[tuple[str, str]] = field(default_factory=list)
+    away: bool = False
+
+    async def put(self, body: str, reason: str) -> None:
+        if self.away:
+            raise unavailable("the queue is away")
+        self.got.append((body, reason))
+
+    async def close(self) -> None: ...
+
+
+def from_queue(*bodies: str) -> dict[str, Any]:
+    return {
+        "Records": [
+            {"eventSource": "aws:sqs", "messageId": f"id-{number}", "body": body} for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def creation(upload: Upload) -> str:
+    item = {"key": upload.object_name, "size": upload.size}
+    record = {"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "minitoolstream"}, "object": item}}
+    return json.dumps({"Records": [record]})
+
+
+def failed_of(answer: Any) -> list[str]:
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+
+
+def test_a_poisoned_message_ends_in_the_dead_letters_and_its_neighbours_are_committed(kit: CoreKit) -> None:
+    letters = kit.core.event_letters = Letters()
+    upload = run(kit.ticket(2)).upload
+    handler = function("on_object_created").on_object_created
+    assert failed_of(handler(from_queue("{", creation(upload)), Context())) == []
+    assert letters.got == [("{", "malformed_event")]
+    assert run(kit.receipt(upload)).sequence == 1
+
+
+def test_without_a_queue_for_it_a_poisoned_message_is_recorded(kit: CoreKit) -> None:
+    assert failed_of(function("on_object_created").on_object_created(from_queue("{"), Context())) == []
+    assert kit.metrics.reasons == ["malformed_event"]
+
+
+def test_a_poisoned_message_comes_again_while_the_dead_letters_are_away(kit: CoreKit) -> None:
+    kit.core.event_letters = Letters(away=True)
+    assert failed_of(function("on_object_created").on_object_created(from_queue("{"), Context())) == ["id-0"]
+
+
+@pytest.mark.parametrize(
+    ("code", "failed", "letters"),
+    [("unavailable", ["id-0"], []), ("internal", [], ["internal"])],
+)
+def test_what_may_work_later_comes_again_and_what_never_will_is_a_dead_letter(
+    kit: CoreKit, monkeypatch: pytest.MonkeyPatch, code: str, failed: list[str], letters: list[str]
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise MtsError(code, "no")
+
+    upload, queue = run(kit.ticket(2)).upload, Letters()
+    kit.core.event_letters = queue
+    monkeypatch.setattr(kit.core.metadata, "commit_uploads", refuse)
+    assert failed_of(function("on_object_created").on_object_created(from_queue(creation(upload)), Context())) == failed
+    assert [reason for _, reason in queue.got] == letters
+
+
+def test_an_event_is_not_given_up_because_our_settings_are_wrong(kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: Any) -> None:
+        raise MtsError("not_configured", "wrong password")
+
+    upload, queue = run(kit.ticket(2)).upload, Letters()
+    kit.core.event_letters = queue
+    monkeypatch.setattr(kit.core.metadata, "commit_uploads", refuse)
+    with pytest.raises(MtsError, match="wrong password"):
+        function("on_object_created").on_object_created(from_queue(creation(upload)), Context())
+    assert queue.got == []
+
+
+ARN = "arn:aws:execute-api:eu-central-1:123456789012:abcdef/dev/GET/v1/subjects/orders/latest"
+
+
+def test_the_authorizer_lets_the_token_into_the_whole_stage(kit: CoreKit) -> None:
+    event = {"type": "TOKEN", "authorizationToken": f"Bearer {TOKEN}", "methodArn": ARN}
+    policy = authorizer().authorize(event, Context())
+    assert policy["principalId"] == "api"
+    assert policy["policyDocument"]["Statement"] == [
+        {"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": ARN.partition("/GET")[0] + "/*"}
+    ]
+
+
+@pytest.mark.parametrize("token", [None, "", TOKEN, "Bearer", "Bearer wrong", f"Basic {TOKEN}"])
+def test_the_authorizer_refuses_everybody_else_with_the_word_that_makes_it_a_401(
+    kit: CoreKit, token: str | None
+) -> None:
+    event = {"type": "TOKEN", "methodArn": ARN} | ({} if token is None else {"authorizationToken": token})
+    with pytest.raises(Exception, match=r"\AUnauthorized\Z"):
+        authorizer().authorize(event, Context())

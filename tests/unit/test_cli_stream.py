@@ -368,6 +368,11 @@ def test_a_rejected_upload_is_4(mts: Mts, host: FakeHost, tmp_path: Path) -> Non
     assert mts("publish", "orders", "a").exit_code == 4
 
 
+def test_the_receipt_of_an_upload_that_failed_is_4(mts: Mts, host: FakeHost) -> None:
+    host.once("GET host-a/v1/uploads", answer(200, b'{"state": "aborted"}'))
+    assert mts("receipt", "01890a5d-ac96-774b-bcce-b302099a8057").exit_code == 4
+
+
 def test_latest_receipt_abort_and_reconcile(mts: Mts, host: FakeHost, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     upload_id = json.loads(mts("publish", "orders", "a", "--json").stdout)["upload_id"]

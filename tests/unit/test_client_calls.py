@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import AsyncClient, MtsError
+from minitoolstream.config import load_settings
 from minitoolstream.stack.private_files import private_folder, write_private
 from tests.unit.fake_host import (
     HOSTS,
@@ -219,8 +220,11 @@ def test_the_token_of_a_stack_is_told_to_its_own_host_alone(tmp_path: Path, monk
     sent = {"authorization": "Bearer secret"}
     assert AsyncClient()._transport._authorization == AsyncClient("http://mine:1")._transport._authorization == sent
     assert AsyncClient(["http://mine:1", "http://other:2"])._transport._authorization != sent
+    monkeypatch.setenv("MTS_URL", "http://other:2")
+    assert AsyncClient()._transport._authorization != sent
+    assert AsyncClient.from_settings(load_settings())._transport._authorization != sent
     monkeypatch.setenv("MTS_TOKEN", "secret")
-    assert AsyncClient("http://other:2")._transport._authorization == sent
+    assert AsyncClient()._transport._authorization == AsyncClient("http://other:2")._transport._authorization == sent
 
 
 def test_the_sdk_imports_nothing_of_the_server() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from minitoolstream.config import (
-    OPTIONS,
     Settings,
     env_name,
     find_home,
@@ -19,6 +18,7 @@ from minitoolstream.config import (
     user_state_dir,
 )
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.options import OPTIONS
 from minitoolstream.setting_values import duration, size
 
 

@@ -176,6 +176,7 @@ def running(home: Path) -> dict[str, Any]:
         "token_file": str(home / "token"),
         "object_store": {"kind": "minio", "endpoint": "http://127.0.0.1:9000", "bucket": "b"},
         "tarantool": {"address": "127.0.0.1:3301"},
+        "catalog": {"database": "sqlite"},
         "processes": {},
     }
 

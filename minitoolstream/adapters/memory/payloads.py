@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minitoolstream.adapters.memory.order import ManualClock
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.limits import MIN_PART_BYTES
 from minitoolstream.ports import ObjectAbout, ObjectInfo, StoredPart
+
+_BLOCK = 256 * 1024
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Multipart:
 
 
 class MemoryPayloads:
-    """Fulfils `ports.PayloadStore`.
+    """Fulfils `ports.PayloadStore` and `ports.BlockReader`.
 
     A test may set `down` and `clock`, put names into `being_written`, and play the producer with `client_put` and
     `client_put_part`.
@@ -80,6 +82,16 @@ class MemoryPayloads:
             raise MtsError("payload_missing", "the object store does not have these bytes")
         return stored.body[first : last + 1]
 
+    def blocks(self, name: str, first: int, last: int, *, size: int | None = None) -> Generator[bytes]:
+        self._must_be_up()
+        stored = self.objects.get(name)
+        if stored is not None and size not in {None, len(stored.body)}:
+            raise MtsError("size_mismatch", f"the object has not {size} bytes")
+        if stored is None or len(stored.body) <= last:
+            raise MtsError("payload_missing", "the object store does not have these bytes")
+        for at in range(first, last + 1, _BLOCK):
+            yield stored.body[at : min(at + _BLOCK, last + 1)]
+
     async def get_whole(self, name: str, size: int) -> bytes:
         self._must_be_up()
         stored = self.objects.get(name)
@@ -122,9 +134,10 @@ class MemoryPayloads:
         self.multiparts[multipart_id] = Multipart(name, content_type, metadata)
         return multipart_id
 
-    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes) -> StoredPart:
+    async def put_part(self, name: str, multipart_id: str, number: int, body: bytes | Sequence[bytes]) -> StoredPart:
         self._must_be_up()
-        return StoredPart(number, len(body), self.client_put_part(name, multipart_id, number, body))
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        return StoredPart(number, len(whole), self.client_put_part(name, multipart_id, number, whole))
 
     async def list_parts(self, name: str, multipart_id: str) -> list[StoredPart] | None:
         self._must_be_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import asynctnt
@@ -17,6 +18,10 @@ from minitoolstream.request_id import request_id
 logging.getLogger("asynctnt").addHandler(logging.NullHandler())
 
 _RECONNECT_AFTER = 0.1
+_IDLE = 20.0
+"""Seconds without an answer, by the clock of the wall, after which a connection is asked whether it still is one: that
+of a Lambda that was frozen may be forgotten by what lies between. Found out by a call, its outcome is unknown."""
+_PING = 1.0
 # Unknown function, access denied, unknown user, wrong password: trying again does not help.
 _REFUSALS = frozenset({33, 42, 45, 47})
 
@@ -41,11 +46,14 @@ class Connection:
             reconnect_timeout=_RECONNECT_AFTER,
         )
         self._opening: asyncio.Task[Any] | None = None
+        self._answered_at = time.time()
 
     async def call(self, name: str, *arguments: Any, timeout: float | None = None) -> Any:
         """The function's first result. A refusal by the function is an MtsError with the function's code."""
         sent = False
         try:
+            if time.time() - self._answered_at > _IDLE and self._connection.is_connected:
+                await self._prove()
             if not self._connection.is_connected:
                 await self._open()
             sent = True
@@ -54,6 +62,7 @@ class Connection:
             )
         except (TarantoolError, OSError, TimeoutError) as error:
             raise self._translated(name, error, sent=sent) from None
+        self._answered_at = time.time()
         body = response.body
         result = body[0] if body else None
         if isinstance(result, dict) and "error" in result:
@@ -61,6 +70,13 @@ class Connection:
             raise _refusal(result["error"])
         self._metrics.operation("tarantool", name, "ok")
         return result
+
+    async def _prove(self) -> None:
+        """Drops a connection that nobody answers on. Calls that wait for theirs meanwhile have lost it anyway."""
+        try:
+            await self._connection.ping(timeout=_PING)
+        except (TarantoolError, OSError, TimeoutError):
+            await self._connection.disconnect()
 
     async def _open(self) -> None:
         """Waits for the connection at most as long as a call may take; later calls share the attempt."""
