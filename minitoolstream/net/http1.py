@@ -43,14 +43,14 @@ class Options(TypedDict, total=False):
 
     `content_length` is needed when the body is an async iterable. A pooled connection that the peer had
     closed meanwhile is replaced, and the request sent again, when that is safe: the body is not an async
-    iterable, and the method is idempotent or `retry_stale` says that the request is.
+    iterable, and the method is idempotent, unless `retry_stale` says what the request is.
     """
 
     headers: Mapping[str, str] | None
     body: Body
     content_length: int | None
     timeout: float | None
-    retry_stale: bool
+    retry_stale: bool | None
 
 
 class StreamedResponse:
@@ -115,13 +115,14 @@ class HttpClient:
         body: Body = b"",
         content_length: int | None = None,
         timeout: float | None = None,
-        retry_stale: bool = False,
+        retry_stale: bool | None = None,
     ) -> tuple[Pool, Connection]:
         size = _size(body, content_length)
         pool, target = self._locate(url)
         head = _head(method, target, pool.host_header, headers, size)
         timeout = self._timeout if timeout is None else timeout
-        repeatable = (method in _REPEATABLE or retry_stale) and not isinstance(body, AsyncIterable)
+        idempotent = method in _REPEATABLE if retry_stale is None else retry_stale
+        repeatable = idempotent and not isinstance(body, AsyncIterable)
         self._check_open()
         connection = await pool.acquire(timeout)
         while True:

@@ -83,6 +83,10 @@ class PayloadStore(Protocol):
     async def put_new(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
         """Store a new object; an existing key is an error `already_exists`."""
 
+    async def put_fresh(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+        """Store an object under a name that was made for it just now, and that nobody uses again. Sent once, whatever
+        happens, so the store need not look whether the key exists: that look takes it a tenth of a PUT."""
+
     async def get_range(self, name: str, first: int, last: int) -> bytes:
         """Bytes first..last inclusive; MtsError `payload_missing` when the object is gone."""
 

@@ -22,7 +22,6 @@ from minitoolstream.domain.upload import State
 from minitoolstream.ports import MetadataStore, Metrics, PackResult, PayloadStore
 from minitoolstream.services.core import Core, ServerClock
 from minitoolstream.services.lane_cache import LaneCache
-from minitoolstream.services.put_once import put_once
 from minitoolstream.services.retention_classes import RetentionClasses
 
 _log = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class PackWriter:
     async def put(self, pack: Pack) -> str:
         """The new object's name. If this fails the object may be there: the reconciler removes it."""
         name = pack_name(new_id(await self._clock.now_ms()))
-        await put_once(self._payloads, name, b"".join(pack.body), content_type=PACK_CONTENT_TYPE)
+        await self._payloads.put_fresh(name, b"".join(pack.body), content_type=PACK_CONTENT_TYPE)
         return name
 
     async def commit(self, name: str, pack: Pack, *, all_or_none: bool = False) -> list[PackResult]:

@@ -156,6 +156,14 @@ async def test_an_object_tells_its_size_its_type_and_what_was_sent_with_it(store
     assert abs(about.modified - time.time()) < 60
 
 
+async def test_a_fresh_object_is_stored_as_it_is(store: PayloadStore, prefix: str) -> None:
+    await store.put_fresh(prefix + "fresh", [b"hello ", b"world"], content_type="text/plain")
+    assert await store.get_range(prefix + "fresh", 0, 10) == b"hello world"
+    about = await store.about(prefix + "fresh")
+    assert about
+    assert (about.size, about.content_type) == (11, "text/plain")
+
+
 async def test_an_existing_object_is_never_overwritten(store: PayloadStore, prefix: str) -> None:
     await store.put_new(prefix + "a", b"first", content_type="text/plain")
     with pytest.raises(MtsError) as error:

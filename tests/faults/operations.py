@@ -175,7 +175,7 @@ class CommitWhatOthersWaitFor(Operation):
 
 
 class CommitInline(Operation):
-    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
+    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_fresh", "metadata.commit_pack"}
 
     async def run(self, core: Core) -> None:
         result = await publish_inline(core, InlineMessage(self.subject, b"inline", TYPE, key="once"))
@@ -186,7 +186,7 @@ class CommitInline(Operation):
 
 
 class CommitABatch(Operation):
-    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_new", "metadata.commit_pack"}
+    steps: ClassVar[set[str]] = {"metadata.now_ms", "payloads.put_fresh", "metadata.commit_pack"}
 
     async def run(self, core: Core) -> None:
         items = [InlineMessage(self.subject, b"%d" % n, TYPE, producer_id="till", seqno=n) for n in (1, 2, 3)]
@@ -202,7 +202,7 @@ class CommitATransaction(Operation):
     steps: ClassVar[set[str]] = {
         "transactions.begin",
         "metadata.now_ms",
-        "payloads.put_new",
+        "payloads.put_fresh",
         "metadata.commit_pack",
         "transactions.commit",
     }

@@ -113,7 +113,7 @@ async def test_a_part_that_is_away_is_a_status(kit: GrpcKit) -> None:
     async def away(*_: Any, **__: Any) -> Any:
         raise MtsError("unavailable", "the object store is away")
 
-    kit.kit.payloads.put_new = away  # type: ignore[method-assign]
+    kit.kit.payloads.put_fresh = away  # type: ignore[method-assign]
     call = kit.clients.ingress.Publish(ingress.PublishRequest(subject="orders", data=b"x"))
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call
@@ -240,7 +240,7 @@ async def test_a_batch_of_which_nothing_could_be_stored_is_a_status(kit: GrpcKit
     async def away(*_: Any, **__: Any) -> Any:
         raise MtsError("unavailable", "the object store is away")
 
-    kit.kit.payloads.put_new = away  # type: ignore[method-assign]
+    kit.kit.payloads.put_fresh = away  # type: ignore[method-assign]
     messages = [ingress.PublishRequest(subject="a"), ingress.PublishRequest(subject="")]
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await kit.clients.ingress.PublishBatch(ingress.PublishBatchRequest(messages=messages))

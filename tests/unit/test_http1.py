@@ -231,11 +231,14 @@ async def test_a_stale_connection_is_replaced_and_nobody_notices(
         assert it.connections == 3
 
 
-async def test_a_post_is_never_sent_twice_unless_allowed(client: HttpClient) -> None:
+@pytest.mark.parametrize(("method", "options"), [("POST", {}), ("PUT", {"body": b"x", "retry_stale": False})])
+async def test_nothing_is_sent_twice_that_is_not_idempotent(
+    client: HttpClient, method: str, options: dict[str, object]
+) -> None:
     async with peer(once_a_connection) as it:
-        await client.request("POST", it.url)
+        await client.request(method, it.url, **options)  # type: ignore[arg-type]
         with pytest.raises(HttpError, match="before it answered") as error:
-            await client.request("POST", it.url)
+            await client.request(method, it.url, **options)  # type: ignore[arg-type]
         assert error.value.sent
         assert len(it.heads) == 2
 

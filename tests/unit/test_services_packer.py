@@ -28,7 +28,7 @@ class Gate:
         self.waiting: list[asyncio.Event] = []
         self.fail_next = False
         self.most_at_once = self._running = 0
-        put = kit.payloads.put_new
+        put = kit.payloads.put_fresh
 
         async def gated(name: str, body: bytes | list[bytes], *, content_type: str) -> None:
             self._running += 1
@@ -42,7 +42,7 @@ class Gate:
                 raise unavailable("the object store does not answer")
             await put(name, body, content_type=content_type)
 
-        monkeypatch.setattr(kit.payloads, "put_new", gated)
+        monkeypatch.setattr(kit.payloads, "put_fresh", gated)
 
     async def next_one(self) -> asyncio.Event:
         for _ in range(50):
@@ -188,7 +188,7 @@ async def test_an_error_nobody_expected_reaches_the_callers_as_internal(monkeypa
     async def broken(*_args: object, **_more: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(kit.payloads, "put_new", broken)
+    monkeypatch.setattr(kit.payloads, "put_fresh", broken)
     with pytest.raises(MtsError) as caught:
         await publish_inline(kit.core, message())
     assert caught.value.code == "internal"

@@ -75,6 +75,9 @@ class MemoryPayloads:
         self._must_be_up()
         self.client_put(name, body if isinstance(body, bytes) else b"".join(body), content_type=content_type)
 
+    async def put_fresh(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+        await self.put_new(name, body, content_type=content_type)
+
     async def get_range(self, name: str, first: int, last: int) -> bytes:
         self._must_be_up()
         stored = self.objects.get(name)

@@ -46,6 +46,9 @@ class S3Payloads:
         headers = {"Content-Type": content_type, "If-None-Match": "*"}
         await self._requests.send("PUT", name, headers=headers, body=body)
 
+    async def put_fresh(self, name: str, body: bytes | list[bytes], *, content_type: str) -> None:
+        await self._requests.send("PUT", name, headers={"Content-Type": content_type}, body=body, retry_stale=False)
+
     async def get_range(self, name: str, first: int, last: int) -> bytes:
         headers = {"Range": range_header(first, last)}
         response = await self._requests.send("GET", name, headers=headers, accept=(206,), retry=True)

@@ -47,7 +47,7 @@ class S3Requests:
         body: bytes | Sequence[bytes] = b"",
         accept: Collection[int] = (200, 204, 206),
         retry: bool = False,
-        retry_stale: bool = False,
+        retry_stale: bool | None = None,
         timeout: float = SILENCE,
     ) -> HttpResponse:
         """The answer when its status is one of `accept`, else an MtsError."""
