@@ -74,6 +74,12 @@ function M.touch(name)
     current.names[name] = true
 end
 
+local function tell(listeners, effects)
+    for _, listener in ipairs(listeners) do
+        listener(effects)
+    end
+end
+
 -- Returns the ticket up to which others must have ended, whether `fn` succeeded, its result, and whether it wrote.
 local function attempt(fn, ...)
     local effects = {}
@@ -84,24 +90,20 @@ local function attempt(fn, ...)
     current = nil
     if not ok then
         box.rollback()
-        for _, listener in ipairs(after_undo) do
-            listener(effects)
-        end
+        tell(after_undo, effects)
         return last_ticket, false, result, false
     end
     last_ticket = last_ticket + 1
     local ticket = last_ticket
     pending[ticket] = true
-    local committed, problem = pcall(box.commit)
-    if committed then
-        for _, listener in ipairs(after_commit) do
-            listener(effects)
-        end
+    local done, problem = pcall(box.commit)
+    if done then
+        done, problem = pcall(tell, after_commit, effects)
     else
         rollbacks = rollbacks + 1
     end
-    finish(ticket)
-    if not committed then
+    finish(ticket) -- whatever happened: all who read wait for it
+    if not done then
         error(problem, 0)
     end
     return ticket, true, result, wrote

@@ -20,7 +20,7 @@ local function publish(count)
 end
 
 local test = tap.test('txn')
-test:plan(3)
+test:plan(4)
 
 test:test('memory does not grow with transactions', function(t)
     t:plan(1)
@@ -61,6 +61,29 @@ test:test('a transaction tells whether it wrote', function(t)
         return 'nothing written'
     end), 'nothing written')
     t:is(heard, 1, 'who wrote nothing is heard of, too')
+end)
+
+test:test('a listener that fails holds up nobody else', function(t)
+    t:plan(3)
+    txn.on_durable(function(effects)
+        if effects.fails then
+            error('no memory left')
+        end
+    end)
+    local ok, problem = pcall(txn.run, function(effects)
+        effects.fails = true
+        box.space.state:replace{'test', {}}
+    end)
+    t:is(ok, false, 'its caller hears of it')
+    t:like(problem, 'no memory left', 'as it is')
+    local answer
+    fiber.create(function()
+        answer = txn.run(function() return 'read' end)
+    end)
+    for _ = 1, 100 do
+        fiber.sleep(answer and 0 or 0.01)
+    end
+    t:is(answer, 'read', 'and who reads next is answered')
 end)
 
 os.exit(test:check() and 0 or 1)
