@@ -108,7 +108,7 @@ class Exchange:
 
     async def until_left(self, work: Awaitable[Response]) -> Response:
         """The answer of a route that may take long; DisconnectedError when the client does not wait for it."""
-        return await until_left(work, self._incoming.left)
+        return await until_left(work, self._incoming)
 
     async def respond(self, response: Response, more: Headers) -> None:
         headers = [("x-request-id", self.request_id), ("x-content-type-options", "nosniff"), *more]
@@ -128,7 +128,7 @@ class Exchange:
         assert response.stream is not None
         self._incoming.begin(response.status, headers)
         with suppress(DisconnectedError):
-            await send_stream(response.stream, self._incoming.write, self._incoming.left)
+            await send_stream(response.stream, self._incoming)
             self._incoming.end()
 
     def _has_much_to_say(self) -> bool:

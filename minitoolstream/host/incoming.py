@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from minitoolstream.host.streaming import DisconnectedError
 if TYPE_CHECKING:
     from minitoolstream.host.http import HttpConnection
 
+HALF_CLOSED = 0.05
+"""Seconds that a client who has closed its side, and may still read, is waited for."""
 STATUS_LINES = {int(status): f"HTTP/1.1 {status} {status.phrase}\r\n" for status in HTTPStatus}
 
 Headers = Sequence[tuple[str, str]]
@@ -28,6 +30,8 @@ class Incoming:
         "_chunked",
         "_chunks",
         "_connection",
+        "_leave",
+        "_leaving",
         "_news",
         "_waits_for_continue",
         "answered",
@@ -55,6 +59,8 @@ class Incoming:
         self._chunks: list[bytes] = []
         self._chunked = False
         self._news: asyncio.Future[None] | None = None
+        self._leave: Callable[[], None] | None = None
+        self._leaving: asyncio.TimerHandle | None = None
         self._waits_for_continue = "expect" in headers and headers["expect"].lower() == "100-continue"
 
     def whole_body(self) -> bytes | None:
@@ -72,14 +78,24 @@ class Incoming:
             await self._wait_for_news()
         return self._take(), not self.complete
 
-    async def left(self) -> None:
-        """Returns when the client has gone, or sends no more. A body that still comes is thrown away."""
-        try:
-            while not self._connection.has_ended:
-                self._take()
-                await self._wait_for_news()
-        except DisconnectedError:
-            return
+    def when_left(self, leave: Callable[[], None] | None) -> None:
+        """Have `leave` called, once, when the client is gone, or sends no more and has waited a moment; None: not any
+        more."""
+        self._leave = leave
+        self._look_if_left()
+
+    def _look_if_left(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if self._leave is not None and self._connection.has_ended:
+            pause = 0 if self._connection.is_lost else HALF_CLOSED
+            self._leaving = asyncio.get_running_loop().call_later(pause, self._left)
+
+    def _left(self) -> None:
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
 
     def answer(self, status: int, headers: Headers, body: bytes, *, last: bool = False) -> None:
         """The whole answer in one write. `last`: nothing more is read of this connection."""
@@ -140,3 +156,5 @@ class Incoming:
     def tell(self) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
+        if self._leave is not None:
+            self._look_if_left()

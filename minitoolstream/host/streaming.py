@@ -5,49 +5,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-AT_ONCE = 0.05
 
 
 class DisconnectedError(Exception):
     """The client went away before its answer was complete."""
 
 
-async def until_left(work: Awaitable[T], left: Callable[[], Awaitable[None]]) -> T:
-    """What `work` gives; cancelled, with DisconnectedError, when the client leaves first.
+class Client(Protocol):
+    def when_left(self, leave: Callable[[], None] | None) -> None:
+        """Have `leave` called, once, when the client is gone; None: not any more."""
 
-    Nobody looks at the connection before it has taken a moment: most answers are there by then.
-    """
-    task = asyncio.ensure_future(work)
-    leaving: asyncio.Future[None] | None = None
+    async def write(self, piece: bytes) -> None: ...
+
+
+async def until_left(work: Awaitable[T], client: Client) -> T:
+    """What `work` gives; cancelled, with DisconnectedError, when the client leaves first. It runs in the task of its
+    caller: thousands who wait cost one each."""
+    task = asyncio.current_task()
+    assert task is not None
+    has_left = False
+
+    def leave() -> None:
+        nonlocal has_left
+        has_left = True
+        task.cancel()
+
+    client.when_left(leave)
     try:
-        done, _ = await asyncio.wait((task,), timeout=AT_ONCE)
-        if not done:
-            leaving = asyncio.ensure_future(left())
-            await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise DisconnectedError
+        return await work
+    except asyncio.CancelledError:
+        # Whoever stops the host cancels the task as well: that one counts.
+        if has_left and task.uncancel() == 0:
+            raise DisconnectedError from None
+        raise
     finally:
-        ending = [one for one in (task, leaving) if one is not None and not one.done()]
-        for one in ending:
-            one.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        client.when_left(None)
 
 
-async def send_stream(
-    stream: AsyncGenerator[bytes, None],
-    write: Callable[[bytes], Awaitable[None]],
-    left: Callable[[], Awaitable[None]],
-) -> None:
+async def send_stream(stream: AsyncGenerator[bytes, None], client: Client) -> None:
     """Each piece is asked for when the one before is out of our hands."""
 
     async def pump() -> None:
         async with aclosing(stream) as pieces:
             async for piece in pieces:
-                await write(piece)
+                await client.write(piece)
 
-    await until_left(pump(), left)
+    await until_left(pump(), client)

@@ -235,12 +235,11 @@ def test_handlers_end_gracefully_at_a_signal(live: Live, client: Client, subject
     assert process.stdout
     assert process.stdout.readline().startswith("begin")
     process.send_signal(number)
-    output, _ = process.communicate(timeout=30)
-    lines = output.split()
-    assert process.returncode == 0
+    lines = process.stdout.read().split()  # `communicate` would leave out what was read with the first line
+    assert process.wait(30) == 0
     assert lines[-1] == "stopped"
     done = lines.count("end")
-    assert 1 <= done <= 4
+    assert 1 <= done < 10
     # What was handled is acked, the rest is another's at once, without waiting for a lease to end.
     with client.subscribe(subject, durable="d", mode="shared", idle=0) as subscription:
         left = [delivery.sequence for delivery in subscription]

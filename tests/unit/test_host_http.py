@@ -12,7 +12,7 @@ import pytest
 from minitoolstream.host import http
 from minitoolstream.host.http import HttpConnection
 from minitoolstream.host.incoming import Incoming
-from minitoolstream.host.streaming import DisconnectedError
+from minitoolstream.host.streaming import DisconnectedError, until_left
 from minitoolstream.host.turns import Turns
 
 Serve = Callable[[Incoming], Coroutine[Any, Any, None]]
@@ -157,7 +157,8 @@ async def test_who_streams_hears_that_the_client_is_gone() -> None:
 
     async def stream(incoming: Incoming) -> None:
         incoming.begin(200, [])
-        await incoming.left()
+        with suppress(DisconnectedError):
+            await until_left(asyncio.Event().wait(), incoming)
         heard.put_nowait("left")
         try:
             await incoming.write(b"x")
@@ -364,7 +365,7 @@ async def test_what_stands_behind_a_body_is_no_header() -> None:
 
 async def test_a_trailer_without_end_is_hung_up_on() -> None:
     async def wait(incoming: Incoming) -> None:
-        await incoming.left()
+        await until_left(asyncio.Event().wait(), incoming)
 
     async with serving(wait) as (_, (reader, writer)):
         writer.write(TRAILED)
@@ -410,12 +411,23 @@ async def test_who_has_asked_and_closes_its_side_gets_its_answer() -> None:
         assert await reader.read() == b""
 
 
+async def test_who_closes_its_side_and_waits_for_long_has_left() -> None:
+    async def wait(incoming: Incoming) -> None:
+        await until_left(asyncio.Event().wait(), incoming)
+
+    async with serving(wait) as (_, (reader, writer)):
+        writer.write(GET)
+        writer.write_eof()
+        assert await reader.read() == b""
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
 async def test_who_waits_for_long_and_leaves_is_heard_to_leave(ahead: int) -> None:
     heard = asyncio.Event()
 
     async def wait(incoming: Incoming) -> None:
-        await incoming.left()
+        with suppress(DisconnectedError):
+            await until_left(asyncio.Event().wait(), incoming)
         heard.set()
 
     async with serving(wait) as (_, (_reader, writer)):

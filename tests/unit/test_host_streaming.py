@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 
 from minitoolstream.api.app import Request, Response, Route, answer
-from minitoolstream.host import streaming
 from minitoolstream.host.app import Host
 from minitoolstream.host.streaming import DisconnectedError, send_stream, until_left
 from tests.unit import host_client
@@ -20,12 +19,12 @@ class Client:
     """Takes pieces when it is told to, and leaves when it is told to."""
 
     def __init__(self) -> None:
-        self.leaves = asyncio.Event()
+        self.leaves: Callable[[], None] | None = None
         self.takes = asyncio.Semaphore(0)
         self.got: list[bytes] = []
 
-    async def left(self) -> None:
-        await self.leaves.wait()
+    def when_left(self, leave: Callable[[], None] | None) -> None:
+        self.leaves = leave
 
     async def write(self, piece: bytes) -> None:
         await self.takes.acquire()
@@ -52,7 +51,7 @@ async def settle() -> None:
 
 async def test_a_slow_client_is_waited_for() -> None:
     client, pieces = Client(), Pieces(1000)
-    sending = asyncio.create_task(send_stream(pieces.stream(), client.write, client.left))
+    sending = asyncio.create_task(send_stream(pieces.stream(), client))
     await settle()
     assert pieces.made == 1
     client.takes.release()
@@ -68,25 +67,24 @@ async def test_a_stream_ends_with_its_last_piece() -> None:
     client, pieces = Client(), Pieces(2)
     for _ in range(3):
         client.takes.release()
-    await send_stream(pieces.stream(), client.write, client.left)
+    await send_stream(pieces.stream(), client)
     assert client.got == [b"0", b"1"]
     assert pieces.closed
 
 
-async def test_a_client_that_leaves_ends_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "AT_ONCE", 0.0)
+async def test_a_client_that_leaves_ends_its_stream() -> None:
     client, pieces = Client(), Pieces(1000)
-    sending = asyncio.create_task(send_stream(pieces.stream(), client.write, client.left))
+    sending = asyncio.create_task(send_stream(pieces.stream(), client))
     await settle()
-    client.leaves.set()
+    assert client.leaves
+    client.leaves()
     with pytest.raises(DisconnectedError):
         await asyncio.wait_for(sending, 5)
     assert pieces.closed
     assert pieces.made == 1
 
 
-async def test_work_for_a_client_that_left_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "AT_ONCE", 0.0)
+async def test_work_for_a_client_that_left_is_given_up() -> None:
     client, ended = Client(), asyncio.Event()
 
     async def work() -> int:
@@ -96,12 +94,25 @@ async def test_work_for_a_client_that_left_is_given_up(monkeypatch: pytest.Monke
             ended.set()
         return 1
 
-    running = asyncio.create_task(until_left(work(), client.left))
+    running = asyncio.create_task(until_left(work(), client))
     await settle()
-    client.leaves.set()
+    assert client.leaves
+    client.leaves()
     with pytest.raises(DisconnectedError):
         await asyncio.wait_for(running, 5)
     assert ended.is_set()
+
+
+async def test_who_stops_the_host_is_not_taken_for_a_client_that_left() -> None:
+    client = Client()
+    running = asyncio.create_task(until_left(asyncio.Event().wait(), client))
+    await settle()
+    assert client.leaves
+    client.leaves()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    assert client.leaves is None
 
 
 async def test_what_work_raises_is_raised() -> None:
@@ -109,7 +120,7 @@ async def test_what_work_raises_is_raised() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await until_left(work(), Client().left)
+        await until_left(work(), Client())
 
 
 async def host_with(handler: Any) -> Host:
