@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.durables import Durable, fill, sequences
 from tests.faults import load
 from tests.faults.load import Producers
 from tests.faults.readers import EventReader, Follower, Sharers, Workers
 from tests.faults.test_kill import kill, part_of
-from tests.integration.test_consumers import Durable, fill, sequences
 from tests.live import Live, eventually, start_live
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import AsyncClient
+from tests.durables import Durable, fill, sequences, subscribe
 from tests.faults import load
 from tests.faults.audit import check_stream
 from tests.faults.load import Producers, payload_of
 from tests.faults.subscribers import Subscriber
 from tests.faults.test_kill import kill_host
-from tests.integration.test_consumers import Durable, fill, sequences, subscribe
 from tests.live import Answer, Live, eventually, start_live
 
 SUBSCRIBERS = 200

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.durables import Durable, fill
 from tests.faults import load
 from tests.faults.audit import check_stream
 from tests.faults.load import Producers, Reader
 from tests.faults.readers import Follower, Workers
-from tests.integration.test_consumers import Durable, fill
 from tests.live import Answer, Live, start_live
 
 

@@ -29,16 +29,13 @@ from tests.faults.recovery import (
     with_core,
     write_journal,
 )
+from tests.faults.recovery_drill import SUBJECT, start_by_hand
 from tests.live import Live, eventually, start_live
-
-SUBJECT = "orders"
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    live = start_live(
-        tmp_path, extra_env={"MTS_JOURNAL_INTERVAL": "5m", "MTS_BACKUP_INTERVAL": "0s", "MTS_SERVER_WORKERS": "1"}
-    )
+    live = start_by_hand(tmp_path)
     yield live
     live.stop()
 

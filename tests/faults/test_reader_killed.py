@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_consumers import Durable, fill
+from tests.durables import Durable, fill
 from tests.live import Live, eventually
 
 MESSAGES, IN_HAND = 12, 5

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from tests.durables import fill
 from tests.faults.load import Threads
 from tests.faults.readers import EventReader, Follower
-from tests.integration.test_consumers import fill
 from tests.live import Live, eventually, start_live
 
 ENOUGH = 150

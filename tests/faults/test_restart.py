@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.domain.limits import JSON_SAFE_INTEGER
-from tests.integration.test_consumers import Durable, sequences
+from tests.durables import Durable, sequences
 from tests.integration.test_event_stream import stream
 from tests.live import Live, eventually, start_live
 from tests.servers import tarantool_program

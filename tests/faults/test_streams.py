@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_consumers import fill
+from tests.durables import fill
 from tests.integration.test_event_stream import stream
 from tests.live import Live, eventually, start_live
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.integration.test_consumers import Durable, fill
+from tests.durables import Durable, fill
 from tests.live import Answer, Live
 
 BEYOND, ABOVE_JSON, TOO_LARGE = 2**40, str(2**53 + 1), str(2**63)

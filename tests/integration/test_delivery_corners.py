@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_consumers import Durable, fill, sequences, subscribe
+from tests.durables import Durable, fill, sequences, subscribe
 from tests.integration.test_event_stream import stream
 from tests.live import Live, eventually
 

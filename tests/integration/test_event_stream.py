@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.test_consumers import Durable, fill
+from tests.durables import Durable, fill
 from tests.live import Live, eventually, start_live
 
 

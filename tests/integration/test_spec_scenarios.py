@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.integration.test_consumers import Durable, sequences
+from tests.durables import Durable, sequences
 from tests.integration.test_rules_tarantool_access import connect
 from tests.live import Live
 
