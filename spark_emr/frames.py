@@ -6,12 +6,12 @@ orders = read_messages(spark, subject="orders", fromSequence=1, payload=True)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any, TypeVar
 
-from minitoolstream.client._codec import Decoder
+from minitoolstream.bootstrap import open_blocks
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.message import Extent, Message, messages_of
 from spark_emr.errors import for_tasks
 from spark_emr.reader import (
     Plan,
@@ -19,12 +19,11 @@ from spark_emr.reader import (
     ReadPartition,
     plan_read,
     read_batches,
-    read_blocks,
     read_options,
     read_stretches,
 )
 from spark_emr.reader.columns import column_names, spark_schema
-from spark_emr.reader.read import REFERENCE
+from spark_emr.reader.work import Work, check_work_options, work_on
 from spark_emr.session import session_settings
 
 T = TypeVar("T")
@@ -75,40 +74,23 @@ def run_tasks(spark: Any, items: Iterable[T], work: Callable[[T], Any]) -> list[
     return list(spark.sparkContext.parallelize(listed, len(listed)).map(guarded).collect())
 
 
-def map_payloads(spark: Any, work: Callable[[Message, Iterator[bytes]], T], **options: Any) -> Any:
+def map_payloads(spark: Any, work: Work[T], **options: Any) -> Any:
     """An RDD of `work(message, blocks)` for each message of a range. Payloads stay in Python, and may have any size:
     `blocks` gives them piece by piece. Those that are missing or damaged are an error, or left out (`onMissing=skip`).
 
     Example: `map_payloads(spark, lambda message, blocks: (message.sequence, sum(map(len, blocks))), subject="videos")`
     """
     wanted = read_options({**{name: str(value) for name, value in options.items()}, "payload": "true"})
+    check_work_options(wanted)
     settings = session_settings(spark)
     plan = plan_read(settings, wanted, spark.sparkContext.defaultParallelism)
 
     def read(partitions: Iterator[ReadPartition]) -> Iterator[T]:
         for partition in partitions:
             try:
-                yield from _worked(settings, wanted, partition, work)
+                with closing(read_stretches(settings, wanted, partition)) as stretches:
+                    yield from work_on(open_blocks(settings), wanted, stretches, work)
             except MtsError as error:
                 raise for_tasks(error) from None
 
     return spark.sparkContext.parallelize(plan.partitions, max(len(plan.partitions), 1)).mapPartitions(read)
-
-
-def _worked(
-    settings: Settings, options: ReadOptions, partition: ReadPartition, work: Callable[[Message, Iterator[bytes]], T]
-) -> Iterator[T]:
-    for stretch in read_stretches(settings, options, partition):
-        for index, (message, _) in enumerate(messages_of(stretch.extent)):
-            payload = (stretch.payloads or ())[index]
-            if payload is not None:
-                yield work(message, iter((payload,)))
-            elif stretch.problems.get(index) == REFERENCE:
-                yield work(message, _large(settings, options, stretch.extent))
-
-
-def _large(settings: Settings, options: ReadOptions, extent: Extent) -> Iterator[bytes]:
-    decoder = Decoder(extent.codec if options.decode else None, extent.sequence)
-    for block in read_blocks(settings, extent, checksum=options.checksum):
-        yield from decoder.feed(block)
-    decoder.finish()

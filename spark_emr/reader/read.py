@@ -35,7 +35,7 @@ _GAP = 64 * KIB
 _LONGEST_GET = 16 * MIB
 _RANGE = 8 * MIB
 _FRAME = struct.Struct(">II")
-_PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
+PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
 
 Locate = Callable[[str, int, int], Awaitable[list[Extent]]]
 """Where messages of a subject, by first and last sequence, are by now."""
@@ -218,7 +218,7 @@ class _Reader:
         try:
             body = await self._bytes(get)
         except MtsError as error:
-            if error.code not in _PAYLOAD_PROBLEMS:
+            if error.code not in PAYLOAD_PROBLEMS:
                 raise for_tasks(error, sequence=get.extents[0].sequence, object_name=get.object_name) from None
             if not again and self._locate is not None and get.chunk is None:
                 return [one for extent in get.extents for one in await self._moved(extent, error.code)]

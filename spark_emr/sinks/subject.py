@@ -14,9 +14,10 @@ from pathlib import Path
 from minitoolstream.client import Client, Item
 from minitoolstream.client._codec import Decoder
 from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Extent
 from spark_emr.reader import read_blocks
-from spark_emr.reader.read import REFERENCE, Stretch
+from spark_emr.reader.read import PAYLOAD_PROBLEMS, REFERENCE, Stretch
 
 _AT_ONCE = 1000
 _BYTES = 8 << 20
@@ -34,12 +35,15 @@ class Published:
     last_sequence: int | None = None
 
 
-def publish_lane(settings: Settings, subject: str, producer_id: str, stretches: Iterator[Stretch]) -> Published:
-    """Publish messages, which come in the order of their sequences, under their sequences as seqnos."""
+def publish_lane(
+    settings: Settings, subject: str, producer_id: str, stretches: Iterator[Stretch], *, skip: bool = False
+) -> Published:
+    """Publish messages, which come in the order of their sequences, under their sequences as seqnos. With `skip`, large
+    payloads that are gone or damaged are left out, like those that come as such."""
     done = Published()
     with Client.from_settings(settings) as client:
         session = client.start_producer(subject, producer_id)
-        lane = _Lane(client, settings, subject, producer_id, session.epoch, done)
+        lane = _Lane(client, settings, subject, producer_id, session.epoch, done, skip)
         for stretch in stretches:
             for sequence, item in _messages(stretch, producer_id, session.epoch):
                 if sequence <= session.last_seqno:
@@ -79,6 +83,7 @@ class _Lane:
     producer_id: str
     epoch: int
     done: Published
+    skip: bool
     items: list[Item] = field(default_factory=list)
     size: int = 0
 
@@ -99,10 +104,16 @@ class _Lane:
         """By way of a file: its order is kept, since what came before it is stored."""
         self.flush()
         with tempfile.NamedTemporaryFile(prefix="mts-replay-") as file:
-            decoder = Decoder(extent.codec, extent.sequence)
-            for block in read_blocks(self.settings, extent):
-                file.writelines(decoder.feed(block))
-            decoder.finish()
+            try:
+                decoder = Decoder(extent.codec, extent.sequence)
+                for block in read_blocks(self.settings, extent):
+                    file.writelines(decoder.feed(block))
+                decoder.finish()
+            except MtsError as error:
+                if not self.skip or error.code not in PAYLOAD_PROBLEMS:
+                    raise
+                self.done.skipped += 1
+                return
             file.flush()
             receipt = self.client.publish_file(
                 self.subject,

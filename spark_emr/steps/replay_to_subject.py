@@ -39,7 +39,7 @@ def work(run: Run) -> Mapping[str, Any]:
     target, settings = check_subject(run.args.to_subject), run.settings
     if target == options.subject:
         raise bad_request("a subject is not replayed into itself: that would never end")
-    name = run.args.name or f"replay-{options.subject}"
+    name, skip = run.args.name or f"replay-{options.subject}", options.on_missing != "fail"
 
     async def plan_lanes(core: Core) -> list[tuple[int, Plan]]:
         lanes = [one.partition for one in (await core.subjects.get(options.subject)).partitions]
@@ -53,7 +53,7 @@ def work(run: Run) -> Mapping[str, Any]:
     def publish(task: tuple[int, ReadPartition]) -> dict[str, Any]:
         lane, partition = task
         with closing(read_stretches(settings, options, partition, in_order=True)) as stretches:
-            return {"lane": lane, **asdict(publish_lane(settings, target, f"{name}/{lane}", stretches))}
+            return {"lane": lane, **asdict(publish_lane(settings, target, f"{name}/{lane}", stretches, skip=skip))}
 
     results = run_tasks(run.spark, tasks, publish)
     for result in results:
