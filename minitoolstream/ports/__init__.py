@@ -7,6 +7,7 @@ from minitoolstream.ports.catalog import CatalogStore, PeerStores
 from minitoolstream.ports.deletion import DeletionStore, DeletionWork, RewritePlan
 from minitoolstream.ports.delivery import DeliveryStore, DurablePage
 from minitoolstream.ports.metadata import (
+    WALK_AT_ONCE,
     Changes,
     Doomed,
     DueUploads,
@@ -35,6 +36,7 @@ from minitoolstream.ports.tracking import QueuePlace, TrackingStore
 from minitoolstream.ports.transactions import TransactionStore
 
 __all__ = [
+    "WALK_AT_ONCE",
     "AuditStore",
     "BlockReader",
     "BucketStore",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -37,6 +37,10 @@ class Doomed(NamedTuple):
     name: str
     multipart: bool
     moved: bool
+
+
+WALK_AT_ONCE = 2000
+"""Messages a page of a walk: some milliseconds of a metadata store with one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,12 @@ class MetadataStore(Protocol):
         conditions: Filter = (),
     ) -> ExtentPage:
         """With conditions, a page may be short or empty before the end: go on from `next_sequence`."""
+
+    def walk_extents(
+        self, subject: str, first: int, last: int, *, partition: int | None = None, at_once: int = WALK_AT_ONCE
+    ) -> AsyncGenerator[list[Extent], None]:
+        """Whole extents with messages from `first` on, page by page, the next one on its way while the caller has this
+        one. The first begins at `first`; the last ones may lie behind `last`."""
 
     async def sequence_at(self, subject: str, seconds: int) -> int:
         """The first message that became visible at this unix time or later; else the next sequence to come."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
-from minitoolstream.domain.limits import MAX_SEQUENCE
 from minitoolstream.domain.message import Extent, cut_extent
 from minitoolstream.services.core import Core
 from spark_emr.reader.journal import journal_rows
 from spark_emr.reader.options import ReadOptions
 from spark_emr.reader.plan import Plan, Planner
-
-_AT_ONCE = 2000
-"""Messages asked for in one call: some milliseconds of Tarantool's one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +48,11 @@ async def find_bounds(core: Core, options: ReadOptions) -> Bounds:
 
 
 async def tarantool_rows(core: Core, options: ReadOptions, bounds: Bounds) -> AsyncIterator[list[Extent]]:
-    """Page by page, the next one on its way while the caller has this one."""
-    if bounds.last < bounds.first:
-        return
-
-    def ask(start: int) -> asyncio.Task[tuple[list[Extent], int]]:
-        return asyncio.ensure_future(_page(core, options, start))
-
-    coming: asyncio.Task[tuple[list[Extent], int]] | None = ask(bounds.first)
-    try:
-        while coming is not None:
-            extents, following = await coming
-            coming = ask(following) if following <= bounds.last else None
+    """Page by page, cut where the range begins and ends."""
+    walk = core.metadata.walk_extents(options.subject, bounds.first, bounds.last, partition=options.partition)
+    async with aclosing(walk):
+        async for extents in walk:
             yield within(extents, bounds.first, bounds.last)
-    finally:
-        if coming is not None:
-            coming.cancel()
-
-
-async def _page(core: Core, options: ReadOptions, start: int) -> tuple[list[Extent], int]:
-    page = await core.metadata.get_messages(options.subject, start, _AT_ONCE, partition=options.partition, whole=True)
-    return page.extents, page.next_sequence if page.next_sequence <= page.watermark else MAX_SEQUENCE + 1
 
 
 def within(extents: list[Extent], first: int, last: int) -> list[Extent]:

@@ -62,6 +62,7 @@ local FUNCTIONS = {
     producer_start = transaction_end.start_producer,
     publish_batch = pack.commit,
     messages_get = message.page,
+    extents_get = message.packed_page,
     message_get = message.get,
     latest_get = message.latest,
     sequence_at = message.sequence_at,

@@ -1,8 +1,10 @@
 -- Reading: a row is an extent of `count` messages, keyed by its last sequence. Readers see nothing above the
 -- watermark, so what they have read up to never gets a new message below; and nothing of a deleted subject.
 local commit = require('mts.commit')
+local digest = require('digest')
 local extent = require('mts.extent')
 local filter = require('mts.filter')
+local msgpack = require('msgpack')
 local object = require('mts.object')
 local quarantine = require('mts.quarantine')
 local scan = require('mts.scan')
@@ -64,6 +66,14 @@ function M.page(subject, start, limit, partition, whole, conditions)
     end
     return {rows = quarantine.mark(rows), next_sequence = next_sequence or top + 1,
         latest_sequence = M.latest(subject), watermark = top}
+end
+
+-- A page of whole extents, packed: msgpack in base64, since what is called over the wire is text. Who reads a million
+-- rows unpacks them in one go, at a third of the cost of a connector that looks at each value as it comes.
+function M.packed_page(subject, start, limit, partition)
+    local page = M.page(subject, start, limit, partition, true)
+    page.rows = digest.base64_encode(msgpack.encode(page.rows), {nowrap = true})
+    return page
 end
 
 -- One message as a row of its own, or nil.

@@ -19,7 +19,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.ports import BlockReader
 from tests.servers import MinioServer
 
-BODY = bytes(range(256)) * 4096
+BODY = bytes(range(256)) * (BLOCK // 64)
 Put = Callable[[bytes], str]
 
 

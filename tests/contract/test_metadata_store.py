@@ -7,7 +7,8 @@ import uuid
 from typing import Literal
 
 from minitoolstream.domain.consumer import Condition
-from minitoolstream.domain.message import messages_of
+from minitoolstream.domain.limits import MAX_SEQUENCE
+from minitoolstream.domain.message import Extent, messages_of
 from minitoolstream.domain.pack import FRAME_PREFIX, InlineMessage
 from tests.contract.metadata_kit import MANY, Kit, receipts_of
 
@@ -43,6 +44,34 @@ async def test_a_page_of_whole_extents_is_not_cut_at_its_limit(kit: Kit) -> None
     rest = await kit.store.get_messages(kit.subject, page.next_sequence, 100, whole=True)
     assert [extent.count for extent in rest.extents] == [4]
     assert rest.next_sequence == rest.watermark + 1
+
+
+async def test_a_walk_gives_every_extent_of_a_range_once_however_small_its_pages_are(kit: Kit) -> None:
+    for count in (3, 1, 4, 1, 2):
+        await kit.publish(*(kit.message(headers={"n": str(count)}) for _ in range(count)))
+    rows = (await kit.store.get_messages(kit.subject, 1, 100, whole=True)).extents
+    ends = (rows[0].sequence, rows[3].sequence)
+
+    async def walked(first: int, last: int, **more: int) -> list[list[Extent]]:
+        return [page async for page in kit.store.walk_extents(kit.subject, first, last, **more)]
+
+    for at_once in (1, 2, 3, 100):
+        pages = await walked(1, MAX_SEQUENCE, at_once=at_once)
+        assert [row for page in pages for row in page] == rows
+    assert len(await walked(1, MAX_SEQUENCE, at_once=1)) == 5
+    part = [row for page in await walked(*ends, at_once=1) for row in page]
+    assert (part[0].count, part[1:]) == (1, rows[1:4])
+    assert [row for page in await walked(ends[1], ends[0]) for row in page] == []
+    assert [row for page in await walked(1, MAX_SEQUENCE, partition=7) for row in page] == []
+
+
+async def test_a_walk_that_is_left_asks_for_no_more(kit: Kit) -> None:
+    for _ in range(3):
+        await kit.publish(kit.message())
+    walk = kit.store.walk_extents(kit.subject, 1, MAX_SEQUENCE, at_once=1)
+    assert len(await anext(walk)) == 1
+    await walk.aclose()
+    assert len((await kit.store.get_messages(kit.subject, 1, 5)).extents) == 3
 
 
 async def test_a_page_ends_behind_its_last_message_when_more_follow(kit: Kit) -> None:

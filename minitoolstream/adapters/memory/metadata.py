@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -19,7 +19,7 @@ from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, Doomed, DueUploads, ExtentPage, GroupResults, NewUpload
+from minitoolstream.ports import WALK_AT_ONCE, Changes, Doomed, DueUploads, ExtentPage, GroupResults, NewUpload
 
 _LONGEST_PAUSE = 3600
 _REJECTED_SHOWN = 20
@@ -241,6 +241,14 @@ class MemoryMetadata:
     ) -> ExtentPage:
         self._must_be_up()
         return self._order.page(subject, start, limit, partition=partition, whole=whole, conditions=conditions)
+
+    async def walk_extents(
+        self, subject: str, first: int, last: int, *, partition: int | None = None, at_once: int = WALK_AT_ONCE
+    ) -> AsyncGenerator[list[Extent], None]:
+        while first <= last:
+            page = await self.get_messages(subject, first, at_once, partition=partition, whole=True)
+            yield page.extents
+            first = page.next_sequence if page.next_sequence <= page.watermark else last + 1
 
     async def sequence_at(self, subject: str, seconds: int) -> int:
         self._must_be_up()

@@ -12,7 +12,7 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.limits import MIN_PART_BYTES
 from minitoolstream.ports import ObjectAbout, ObjectInfo, StoredPart
 
-_BLOCK = 256 * 1024
+_BLOCK = 1024 * 1024
 
 
 @dataclass

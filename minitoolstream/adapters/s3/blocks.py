@@ -22,8 +22,9 @@ from minitoolstream.adapters.s3.xml import error_code
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, unavailable
 
-BLOCK = 256 * 1024
-"""What fits into a core's own cache: whoever looks at a block does not fetch it from memory again."""
+BLOCK = 1024 * 1024
+"""About what a core's own cache holds: whoever looks at a block finds most of it there. Smaller ones cost more calls
+than that saves."""
 _TOTAL = re.compile(r"bytes \d+-\d+/(\d+)\Z")
 
 

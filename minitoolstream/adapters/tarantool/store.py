@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from binascii import a2b_base64
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from minitoolstream.adapters.tarantool.connection import Connection
 from minitoolstream.adapters.tarantool.delivery import conditions_of
@@ -14,7 +18,17 @@ from minitoolstream.domain.lanes import hash_of
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.pack import Group
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload, UploadSpec
-from minitoolstream.ports import Changes, Doomed, DueUploads, ExtentPage, GroupResults, Metrics, NewUpload, PackResult
+from minitoolstream.ports import (
+    WALK_AT_ONCE,
+    Changes,
+    Doomed,
+    DueUploads,
+    ExtentPage,
+    GroupResults,
+    Metrics,
+    NewUpload,
+    PackResult,
+)
 
 
 class TarantoolMetadata:
@@ -120,6 +134,24 @@ class TarantoolMetadata:
         extents = [Extent(*row) for row in page["rows"]]
         return ExtentPage(extents, page["next_sequence"], page["latest_sequence"], page["watermark"])
 
+    async def walk_extents(
+        self, subject: str, first: int, last: int, *, partition: int | None = None, at_once: int = WALK_AT_ONCE
+    ) -> AsyncGenerator[list[Extent], None]:
+        def ask(start: int) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(self._tarantool.call("extents_get", subject, start, at_once, partition))
+
+        coming = ask(first) if first <= last else None
+        try:
+            while coming is not None:
+                page = await coming
+                following = page["next_sequence"]
+                coming = ask(following) if following <= min(last, page["watermark"]) else None
+                await asyncio.sleep(0)  # it is sent before these rows are looked at
+                yield _unpacked(a2b_base64(page["rows"]))
+        finally:
+            if coming is not None:
+                coming.cancel()
+
     async def get_message(self, sequence: int) -> Extent | None:
         row = await self._tarantool.call("message_get", sequence)
         return Extent(*row) if row else None
@@ -175,6 +207,16 @@ class TarantoolMetadata:
     async def close(self) -> None:
         await self._waiting.close()
         await self._tarantool.close()
+
+
+_decode_extents = msgspec.msgpack.Decoder(list[Extent]).decode
+
+
+def _unpacked(rows: bytes) -> list[Extent]:
+    try:
+        return _decode_extents(rows)
+    except msgspec.ValidationError:  # headers that the specification's own `publish_message` took may be of any type
+        return [Extent(*row) for row in msgspec.msgpack.decode(rows)]
 
 
 _UPLOAD_FIELDS = tuple(Upload.__dataclass_fields__)
