@@ -135,6 +135,11 @@ def pipeline_run(as_json: bool, **given: Any) -> None:
     export MTS_PIPELINE_SHARDS=0=mysql://app@db:3306/app_0,1=mysql://app@db:3306/app_1
     mts pipeline run --subject orders --window 1h --key header:customer
     """
+    has_range = given["first"] != 1 or given["last"] is not None
+    if given["window"] and has_range:
+        raise click.UsageError("--window and --from/--to exclude each other")
+    if not given["subject"] and (has_range or given["window"] or given["filename"]):
+        raise click.UsageError("--from, --to, --window and --filename are of a file that is made: give a --subject")
     with open_client() as client:
         done = _run(client, **given)
     shown = {name: msgspec.to_builtins(one) for name, one in done.items()}

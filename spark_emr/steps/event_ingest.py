@@ -55,6 +55,8 @@ def wanted_of(args: argparse.Namespace) -> Range | Window:
         if args.at is not None:
             raise bad_request("--at needs a --window", field="at")
         return Range(args.first, args.last)
+    if args.first != 1 or args.last is not None:
+        raise bad_request("--window and --from/--to exclude each other", field="window")
     try:
         seconds = int(duration(args.window))
         moment = None if args.at is None else datetime.fromisoformat(args.at)

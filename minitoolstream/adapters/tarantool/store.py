@@ -215,8 +215,16 @@ _decode_extents = msgspec.msgpack.Decoder(list[Extent]).decode
 def _unpacked(rows: bytes) -> list[Extent]:
     try:
         return _decode_extents(rows)
-    except msgspec.ValidationError:  # headers that the specification's own `publish_message` took may be of any type
-        return [Extent(*row) for row in msgspec.msgpack.decode(rows)]
+    except msgspec.ValidationError:  # the specification's own `publish_message` takes headers with values of any type
+        return [Extent(row[0], _texts(row[1]), *row[2:]) for row in msgspec.msgpack.decode(rows)]
+
+
+def _texts(headers: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): value if isinstance(value, str) else _json(value) for name, value in headers.items()}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 _UPLOAD_FIELDS = tuple(Upload.__dataclass_fields__)
