@@ -29,6 +29,7 @@ _OTHER_PORT = (
     "this server does not know the call: publishing and reading have an address each, 50051 and 50052 as a rule"
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_PING_MS, _PING_TIMEOUT_MS = 20_000, 10_000
 Metadata = Sequence[tuple[str, str]]
 
 
@@ -36,7 +37,7 @@ class Channel:
     """One server. Calls are tried for `timeout` seconds together, as long as it is away or has too much to do."""
 
     def __init__(self, address: str, options: Options, service: ServiceDescriptor) -> None:
-        arguments = [("grpc.max_receive_message_length", -1), *options.grpc_options]
+        arguments = [*_arguments(), *options.grpc_options]
         target = target_of(address, options)
         if target.tls:
             credentials = options.credentials or grpc.ssl_channel_credentials()
@@ -73,6 +74,17 @@ class Channel:
     def close(self) -> None:
         self._closed.set()
         self._channel.close()
+
+
+def _arguments() -> Sequence[tuple[str, int]]:
+    """A connection that is cut without a word, as networks do it, is noticed by a ping that is not answered."""
+    return [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.keepalive_time_ms", _PING_MS),
+        ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),  # which ends a silent one in fact (1.85)
+        ("grpc.http2.max_pings_without_data", 0),  # else they end while a subscription has nothing to tell
+    ]
 
 
 def error_of(failure: grpc.RpcError) -> MtsError:
