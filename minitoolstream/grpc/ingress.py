@@ -12,7 +12,7 @@ from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_WAIT_SECONDS
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.domain.subject import check_upload_id
 from minitoolstream.domain.upload import Receipt
-from minitoolstream.grpc.calls import Context, metadata_of
+from minitoolstream.grpc.calls import SILENCE, Context, metadata_of
 from minitoolstream.grpc.shapes import inline_message, upload_spec, v1_parts, v1_receipt, v1_ticket
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.pb import ingress_v1_pb2 as pb
@@ -27,7 +27,6 @@ from minitoolstream.services.upload_parts import sign_missing_parts
 
 STREAMS_AT_ONCE = 8  # each holds two parts of its payload
 _KEY = "idempotency-key"
-_SILENCE = 20.0
 
 
 class Ingress:
@@ -147,10 +146,10 @@ class _Pieces:
 
     async def next(self) -> pb.PublishStreamRequest | None:
         try:
-            async with asyncio.timeout(_SILENCE):
+            async with asyncio.timeout(SILENCE):
                 return await anext(self._requests, None)
         except TimeoutError:
-            raise MtsError("request_timeout", f"nothing came for {_SILENCE:g} s") from None
+            raise MtsError("request_timeout", f"nothing came for {SILENCE:g} s") from None
 
     async def data(self) -> AsyncIterator[bytes]:
         while (piece := await self.next()) is not None:
