@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ _OTHER_PORT = (
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _PING_MS, _PING_TIMEOUT_MS = 20_000, 10_000
+_log = logging.getLogger(__name__)
 Metadata = Sequence[tuple[str, str]]
 
 
@@ -69,6 +71,8 @@ class Channel:
             seconds = random.uniform(0, pause)  # noqa: S311  # nosec B311 - so that not all come back at once
             if not error.retryable or time.monotonic() + seconds > deadline or self._closed.wait(seconds):
                 raise error
+            if pause == _FIRST_PAUSE:
+                _log.warning("%s; trying again for %g s", error.message, self._timeout)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class _Call:
             return _Unreadable()
 
     async def _one(self, context: Context) -> Any:
-        """The one request of a call. How much memory is taken by such that are not complete is not the clients' choice."""
+        """The request of a call. How much memory those take that are not complete is not the clients' choice."""
         async with self._gate.reading:
             try:
                 async with asyncio.timeout(SILENCE):

@@ -24,8 +24,8 @@ _States = pb.HealthCheckResponse
 
 
 class Health:
-    """The library's own holds a lock while it writes: one watcher that does not read would stop all, and the server. And
-    it reads whatever comes: here, few at a time are read, and not for long."""
+    """The library's own holds a lock while it writes: one watcher that does not read would stop all, and the server.
+    And it reads whatever comes: here, few requests are read at a time, and not for long."""
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = frozenset(("", *services))

@@ -15,6 +15,8 @@ from minitoolstream.connector import (
     ImageMessagePreparer,
     JSONMessagePreparer,
     MtsError,
+    Publisher,
+    PublishResult,
     StringMessagePreparer,
     Subscriber,
 )
@@ -83,6 +85,26 @@ def test_a_subscriber_is_started_once_and_with_handlers() -> None:
     subscriber.stop()
     with pytest.raises(MtsError, match="starts once"):
         subscriber.start()
+
+
+@pytest.mark.parametrize("headers", [{"n": 3}, {"n": "\udcff"}, {"": "x"}])
+def test_headers_that_cannot_be_sent_fail_alone(headers: Any) -> None:
+    publisher = Publisher("localhost:1", options=Options(token="t"))
+    wire: Any = SimpleNamespace(
+        publish=lambda _prepared: PublishResult(7), publish_all=lambda prepared: [PublishResult(7)] * len(prepared)
+    )
+    publisher._wire = wire
+    wrong = StringMessagePreparer("orders", "x", headers)
+    failed, published = publisher.publish_all([wrong, StringMessagePreparer("orders", "x")])
+    assert (failed.error and failed.error.code, published.sequence) == ("bad_request", 7)
+    with pytest.raises(MtsError):
+        publisher.publish(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"poll_interval": -1.0}])
+def test_a_subscriber_takes_no_impossible_numbers(wrong: Any) -> None:
+    with pytest.raises(MtsError, match="at least 1"):
+        Subscriber("localhost:1", "d", options=Options(token="t"), **wrong)
 
 
 def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:
