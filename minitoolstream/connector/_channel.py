@@ -16,8 +16,8 @@ from minitoolstream.connector._address import target_of
 from minitoolstream.connector._stubs import Stub
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.pb.names import ERROR_CODE, ERROR_SEQUENCE
 
-ERROR_CODE = "mts-error-code"
 _CODES = {
     grpc.StatusCode.UNAVAILABLE: "unavailable",
     grpc.StatusCode.DEADLINE_EXCEEDED: "timeout",
@@ -100,7 +100,7 @@ def error_of(failure: grpc.RpcError) -> MtsError:
             message = _OTHER_PORT
         elif status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger" not in message:
             code = "overloaded"  # in gRPC's own words: more calls than a server takes
-    details = {"sequence": int(told["mts-sequence"])} if "mts-sequence" in told else {}
+    details = {"sequence": int(told[ERROR_SEQUENCE])} if ERROR_SEQUENCE in told else {}
     return MtsError(code, message or status.name, details)
 
 

@@ -16,6 +16,7 @@ from minitoolstream.connector._wires import Options, results_of
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import ingress_v1_pb2 as pb
+from minitoolstream.pb.names import CONTENT_TYPE, IDEMPOTENCY_KEY
 
 _BATCH_BYTES = 3 * MIB
 _BATCH_MESSAGES = 1000
@@ -100,7 +101,7 @@ class GrpcIngress:
 
 
 def _new_key() -> Metadata:
-    return (("idempotency-key", uuid.uuid4().hex),)
+    return ((IDEMPOTENCY_KEY, uuid.uuid4().hex),)
 
 
 def _size_of(message: Prepared) -> int:
@@ -111,7 +112,7 @@ def _size_of(message: Prepared) -> int:
 
 
 def _headers(message: Prepared) -> dict[str, str]:
-    typed = {"content-type": message.content_type} if message.content_type else {}
+    typed = {CONTENT_TYPE: message.content_type} if message.content_type else {}
     return {**message.headers, **typed}
 
 

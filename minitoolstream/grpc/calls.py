@@ -21,10 +21,9 @@ from minitoolstream.api.auth import BearerGuard
 from minitoolstream.api.errors import answer_code, grpc_status, http_status
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.grpc.slots import Slots
+from minitoolstream.pb.names import ERROR_CODE, ERROR_SEQUENCE
 from minitoolstream.request_id import request_id
 
-ERROR_CODE = "mts-error-code"
-ERROR_SEQUENCE = "mts-sequence"
 SILENCE = 20.0
 Context = grpc.aio.ServicerContext[Any, Any]
 _log = logging.getLogger("mts.grpc")
