@@ -38,7 +38,7 @@ class Health:
     def handlers(self) -> grpc.GenericRpcHandler:
         """Requests come as streams, so that nothing is read before we ask for it."""
         write = _States.SerializeToString
-        methods = {
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Check": grpc.stream_stream_rpc_method_handler(self.check, None, write),
             "Watch": grpc.stream_stream_rpc_method_handler(self.watch, None, write),
         }

@@ -34,29 +34,29 @@ _INGRESS, _EGRESS = "IngressService", "EgressService"
 def make_servers(core: Core, metrics: Metrics, ingress: str, egress: str) -> tuple[GrpcServer, GrpcServer]:
     """Bound to these addresses, not started yet."""
     settings, older = core.settings, legacy_pb2.DESCRIPTOR.services_by_name
-    publisher, reading = Ingress(core), Slots(READ_AT_ONCE, "requests")
+    publisher, room = Ingress(core), Slots(READ_AT_ONCE, "requests")
     publishing = [
         handlers(
             ingress_v1_pb2.DESCRIPTOR.services_by_name[_INGRESS],
             publisher,
-            _gate(settings, metrics, INGRESS, Told.IN_ANSWER, reading),
+            _gate(settings, metrics, INGRESS, Told.IN_ANSWER, room),
         ),
         handlers(
             older[_INGRESS],
             LegacyIngress(publisher),
-            _gate(settings, metrics, INGRESS, Told.ALL_IN_ANSWER, reading, is_legacy=True),
+            _gate(settings, metrics, INGRESS, Told.ALL_IN_ANSWER, room, is_legacy=True),
         ),
     ]
     reading = [
         handlers(
             egress_v1_pb2.DESCRIPTOR.services_by_name[_EGRESS],
             Egress(core),
-            _gate(settings, metrics, EGRESS, Told.IN_ANSWER, reading),
+            _gate(settings, metrics, EGRESS, Told.IN_ANSWER, room),
         ),
         handlers(
             older[_EGRESS],
             LegacyEgress(core),
-            _gate(settings, metrics, EGRESS, Told.UNKNOWN, reading, is_legacy=True),
+            _gate(settings, metrics, EGRESS, Told.UNKNOWN, room, is_legacy=True),
         ),
     ]
     return GrpcServer(settings, ingress, publishing, _INGRESS), GrpcServer(settings, egress, reading, _EGRESS)

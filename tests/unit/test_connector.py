@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from minitoolstream.connector import (
     JSONMessagePreparer,
     MtsError,
     Publisher,
+    PublisherBuilder,
     PublishResult,
     StringMessagePreparer,
     Subscriber,
@@ -25,6 +28,7 @@ from minitoolstream.connector._types import Prepared
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import ingress_v1_pb2 as pb
+from tests.grpc_kit import TOKEN, grpc_kit
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -105,6 +109,17 @@ def test_headers_that_cannot_be_sent_fail_alone(headers: Any) -> None:
 def test_a_subscriber_takes_no_impossible_numbers(wrong: Any) -> None:
     with pytest.raises(MtsError, match="at least 1"):
         Subscriber("localhost:1", "d", options=Options(token="t"), **wrong)
+
+
+async def test_a_builder_passes_on_its_channel_options_and_its_logger(caplog: pytest.LogCaptureFixture) -> None:
+    message = StringMessagePreparer("orders", "more than ten bytes")
+    async with grpc_kit() as kit:
+        builder = PublisherBuilder(kit.addresses[0]).with_token(TOKEN).with_logger(logging.getLogger("mine"))
+        builder = builder.with_grpc_options(("grpc.max_send_message_length", 10))
+        with builder.build() as publisher, pytest.raises(MtsError) as raised:
+            await asyncio.to_thread(publisher.publish, message)
+    assert raised.value.code == "too_large"
+    assert [record.name for record in caplog.records] == ["mine"]
 
 
 def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:

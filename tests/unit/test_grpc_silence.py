@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -40,7 +41,7 @@ def keep_a_durable(kit: GrpcKit) -> None:
     def known(*_: object) -> SimpleNamespace:
         return SimpleNamespace(last_sequence=position, latest_sequence=position, lag=0, mode="ordered", sessions=0)
 
-    answers = {"ack": ack, "get_consumer": known, "put_consumer": lambda *_: (known(), False)}
+    answers: dict[str, Any] = {"ack": ack, "get_consumer": known, "put_consumer": lambda *_: (known(), False)}
     kit.kit.deliveries.answers.update(answers)
 
 
