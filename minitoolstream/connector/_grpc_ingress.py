@@ -91,7 +91,10 @@ class GrpcIngress:
                 more = pb.IssueTicketRequest(upload_id=ticket.upload_id, from_part=ticket.next_part)
                 ticket = self._channel.call(stub.IssueTicket, more)
         wanted = pb.GetReceiptRequest(upload_id=ticket.upload_id, complete=True)
-        receipt = self._channel.call(stub.GetReceipt, wanted).receipt
+        try:
+            receipt = self._channel.call(stub.GetReceipt, wanted).receipt
+        except MtsError as error:  # it is stored, and may be published by now: its receipt can be asked for later
+            raise MtsError(error.code, error.message, {**error.details, "upload_id": ticket.upload_id}) from None
         if receipt.state != "committed":
             raise MtsError("upload_rejected", f"the upload was {receipt.state}: {receipt.reason}")
         return PublishResult(receipt.sequence, ticket.object_name)

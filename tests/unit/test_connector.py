@@ -122,6 +122,23 @@ async def test_a_builder_passes_on_its_channel_options_and_its_logger(caplog: py
     assert [record.name for record in caplog.records] == ["mine"]
 
 
+def test_an_upload_whose_receipt_does_not_come_is_named() -> None:
+    """It may be published all the same, once a server is back."""
+
+    def call(method: str, _request: object) -> pb.IssueTicketResponse:
+        if method == "IssueTicket":
+            return pb.IssueTicketResponse(upload_id="u-1")
+        raise MtsError("unavailable", "the server is away")
+
+    ingress: Any = GrpcIngress("localhost:1", Options(token="t"), presigned_above=0)
+    ingress._channel = SimpleNamespace(
+        stub=SimpleNamespace(IssueTicket="IssueTicket", GetReceipt="GetReceipt"), call=call
+    )
+    with pytest.raises(MtsError) as raised:
+        ingress.publish(Prepared("orders", b"large"))
+    assert (raised.value.code, raised.value.details) == ("unavailable", {"upload_id": "u-1"})
+
+
 def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:
     """Between its preparation and its turn."""
     ingress: Any = GrpcIngress("localhost:1", Options(token="t"), 3 * MIB)
