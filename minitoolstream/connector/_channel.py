@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +16,8 @@ from minitoolstream.connector._address import target_of
 from minitoolstream.connector._stubs import Stub
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.pb.names import ERROR_CODE, ERROR_SEQUENCE
 
-ERROR_CODE = "mts-error-code"
 _CODES = {
     grpc.StatusCode.UNAVAILABLE: "unavailable",
     grpc.StatusCode.DEADLINE_EXCEEDED: "timeout",
@@ -29,6 +30,8 @@ _OTHER_PORT = (
     "this server does not know the call: publishing and reading have an address each, 50051 and 50052 as a rule"
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_PING_MS, _PING_TIMEOUT_MS = 20_000, 10_000
+_log = logging.getLogger(__name__)
 Metadata = Sequence[tuple[str, str]]
 
 
@@ -36,7 +39,7 @@ class Channel:
     """One server. Calls are tried for `timeout` seconds together, as long as it is away or has too much to do."""
 
     def __init__(self, address: str, options: Options, service: ServiceDescriptor) -> None:
-        arguments = [("grpc.max_receive_message_length", -1), *options.grpc_options]
+        arguments = [*_arguments(), *options.grpc_options]
         target = target_of(address, options)
         if target.tls:
             credentials = options.credentials or grpc.ssl_channel_credentials()
@@ -68,11 +71,24 @@ class Channel:
             seconds = random.uniform(0, pause)  # noqa: S311  # nosec B311 - so that not all come back at once
             if not error.retryable or time.monotonic() + seconds > deadline or self._closed.wait(seconds):
                 raise error
+            if pause == _FIRST_PAUSE:
+                _log.warning("%s; trying again for %g s", error.message, self._timeout)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def close(self) -> None:
         self._closed.set()
         self._channel.close()
+
+
+def _arguments() -> Sequence[tuple[str, int]]:
+    """A connection that is cut without a word, as networks do it, is noticed by a ping that is not answered."""
+    return [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.keepalive_time_ms", _PING_MS),
+        ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),  # which ends a silent one in fact (1.85)
+        ("grpc.http2.max_pings_without_data", 0),  # else they end while a subscription has nothing to tell
+    ]
 
 
 def error_of(failure: grpc.RpcError) -> MtsError:
@@ -84,7 +100,7 @@ def error_of(failure: grpc.RpcError) -> MtsError:
             message = _OTHER_PORT
         elif status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger" not in message:
             code = "overloaded"  # in gRPC's own words: more calls than a server takes
-    details = {"sequence": int(told["mts-sequence"])} if "mts-sequence" in told else {}
+    details = {"sequence": int(told[ERROR_SEQUENCE])} if ERROR_SEQUENCE in told else {}
     return MtsError(code, message or status.name, details)
 
 

@@ -15,8 +15,8 @@ from minitoolstream.connector._types import Message, SubscriptionStatus
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pb import egress_v1_pb2 as pb
+from minitoolstream.pb.names import CODEC
 
-_CODEC = "mts-codec"
 _GOES_BY = frozenset({"unavailable", "timeout", "closed", "overloaded", "internal"})
 log = logging.getLogger(__name__)
 Handle = Callable[[Message], None]
@@ -181,5 +181,5 @@ class _Reading:
 
 def _message(message: pb.Message) -> Message:
     headers = dict(message.headers)
-    data = decode_now(message.data, headers.pop(_CODEC, None), message.sequence)
+    data = decode_now(message.data, headers.pop(CODEC, None), message.sequence)
     return Message(message.sequence, message.subject, data, headers, message.create_at)

@@ -16,6 +16,7 @@ from minitoolstream.connector._wires import Options, results_of
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import ingress_v1_pb2 as pb
+from minitoolstream.pb.names import CONTENT_TYPE, IDEMPOTENCY_KEY
 
 _BATCH_BYTES = 3 * MIB
 _BATCH_MESSAGES = 1000
@@ -90,7 +91,10 @@ class GrpcIngress:
                 more = pb.IssueTicketRequest(upload_id=ticket.upload_id, from_part=ticket.next_part)
                 ticket = self._channel.call(stub.IssueTicket, more)
         wanted = pb.GetReceiptRequest(upload_id=ticket.upload_id, complete=True)
-        receipt = self._channel.call(stub.GetReceipt, wanted).receipt
+        try:
+            receipt = self._channel.call(stub.GetReceipt, wanted).receipt
+        except MtsError as error:  # it is stored, and may be published by now: its receipt can be asked for later
+            raise MtsError(error.code, error.message, {**error.details, "upload_id": ticket.upload_id}) from None
         if receipt.state != "committed":
             raise MtsError("upload_rejected", f"the upload was {receipt.state}: {receipt.reason}")
         return PublishResult(receipt.sequence, ticket.object_name)
@@ -100,7 +104,7 @@ class GrpcIngress:
 
 
 def _new_key() -> Metadata:
-    return (("idempotency-key", uuid.uuid4().hex),)
+    return ((IDEMPOTENCY_KEY, uuid.uuid4().hex),)
 
 
 def _size_of(message: Prepared) -> int:
@@ -111,7 +115,7 @@ def _size_of(message: Prepared) -> int:
 
 
 def _headers(message: Prepared) -> dict[str, str]:
-    typed = {"content-type": message.content_type} if message.content_type else {}
+    typed = {CONTENT_TYPE: message.content_type} if message.content_type else {}
     return {**message.headers, **typed}
 
 

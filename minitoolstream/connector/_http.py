@@ -11,6 +11,7 @@ from minitoolstream.connector._types import Message, Prepared, PublishResult, Su
 from minitoolstream.connector._wires import Options, results_of
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
+from minitoolstream.pb.names import CONTENT_TYPE, DATA_SIZE
 
 
 class HttpIngress:
@@ -52,9 +53,9 @@ class HttpEgress:
             self._open.add(subscription)
             for delivery in subscription:
                 headers = dict(delivery.headers)
-                headers.setdefault("data-size", str(delivery.message.size))
+                headers.setdefault(DATA_SIZE, str(delivery.message.size))
                 if delivery.message.content_type != DEFAULT_CONTENT_TYPE:
-                    headers.setdefault("content-type", delivery.message.content_type)
+                    headers.setdefault(CONTENT_TYPE, delivery.message.content_type)
                 handle(Message(delivery.sequence, subject, delivery.data(), headers, delivery.message.create_at))
                 if stop.is_set():
                     return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +15,8 @@ from minitoolstream.client._source import FileSource
 from minitoolstream.connector._types import Prepared
 from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
+from minitoolstream.pb.names import CONTENT_TYPE, DATA_SIZE
 
-CONTENT_TYPE = "content-type"
-DATA_SIZE = "data-size"
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -75,9 +74,7 @@ class FileMessagePreparer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> Prepared:
-        source = FileSource(Path(self.file_path))
-        headers = {"file-name": source.path.name, **self.headers}
-        return _prepared(self.subject, source.path, source.size, headers, guess_content_type(source.path))
+        return _prepared_file(self.subject, self.file_path, self.headers, guess_content_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +86,16 @@ class ImageMessagePreparer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> Prepared:
-        source = FileSource(Path(self.file_path))
-        headers = {"file-name": source.path.name, **self.headers}
-        return _prepared(self.subject, source.path, source.size, headers, _image_type(source.path))
+        return _prepared_file(self.subject, self.file_path, self.headers, _image_type)
+
+
+def _prepared_file(
+    subject: str, file: str | os.PathLike[str], headers: Mapping[str, str], type_of: Callable[[Path], str]
+) -> Prepared:
+    source = FileSource(Path(file))
+    return _prepared(
+        subject, source.path, source.size, {"file-name": source.path.name, **headers}, type_of(source.path)
+    )
 
 
 def _image_type(path: Path) -> str:

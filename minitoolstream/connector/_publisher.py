@@ -9,8 +9,9 @@ from typing import Self
 
 from minitoolstream.connector._builder import Builder
 from minitoolstream.connector._preparers import MessagePreparer
-from minitoolstream.connector._types import PublishResult, ResultHandler
+from minitoolstream.connector._types import Prepared, PublishResult, ResultHandler
 from minitoolstream.connector._wires import Options, ingress_wire
+from minitoolstream.domain.checks import check_headers
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 
@@ -44,7 +45,7 @@ class Publisher:
     def publish(self, preparer: MessagePreparer) -> PublishResult:
         """Published when this returns; else it raises, and the result handler is told."""
         try:
-            result = self._wire.publish(preparer.prepare())
+            result = self._wire.publish(_prepared(preparer))
         except MtsError as error:
             self._tell(PublishResult(error=error))
             raise
@@ -58,7 +59,7 @@ class Publisher:
         prepared, failed = [], {}
         for index, preparer in enumerate(wanted):
             try:
-                prepared.append(preparer.prepare())
+                prepared.append(_prepared(preparer))
             except MtsError as error:
                 failed[index] = PublishResult(error=error)
         published = iter(self._wire.publish_all(prepared))
@@ -94,6 +95,13 @@ class Publisher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _prepared(preparer: MessagePreparer) -> Prepared:
+    """Checked here, so that headers which cannot be sent fail alone."""
+    prepared = preparer.prepare()
+    check_headers(prepared.headers)
+    return prepared
 
 
 class PublisherBuilder(Builder):

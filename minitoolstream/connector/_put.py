@@ -6,11 +6,10 @@ import http.client
 import time
 from urllib.parse import urlsplit
 
-from minitoolstream.client._store import ALREADY_THERE, store_error
+from minitoolstream.client._store import ALREADY_THERE, STORE_TIMEOUT, store_error
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pb import ingress_v1_pb2 as pb
 
-_STORE_TIMEOUT = 90.0
 _PAUSE = 0.5
 
 
@@ -33,7 +32,7 @@ def put(request: pb.SignedRequest, body: bytes, seconds: float) -> None:
 def _sent(request: pb.SignedRequest, body: bytes) -> tuple[int, bytes]:
     parts = urlsplit(request.url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=_STORE_TIMEOUT)
+    connection = kind(parts.netloc, timeout=STORE_TIMEOUT)
     try:
         connection.request(request.method, f"{parts.path}?{parts.query}", body, dict(request.headers))
         response = connection.getresponse()

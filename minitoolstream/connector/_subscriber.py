@@ -11,7 +11,8 @@ from typing import Self
 from minitoolstream.connector._builder import Builder
 from minitoolstream.connector._types import AnyHandler, Message, SubscriptionStatus, handled_by
 from minitoolstream.connector._wires import Options, egress_wire
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MAX_FETCH_LIMIT
 
 BATCH_SIZE = 10
 POLL_INTERVAL = 1.0
@@ -42,9 +43,11 @@ class Subscriber:
         options: Options | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
+        if batch_size < 1 or poll_interval < 0:
+            raise bad_request("batch_size is at least 1, and poll_interval is not negative")
         self._wire = egress_wire(server_addr, options or Options(), poll_interval)
         self._durable = durable_name
-        self._batch_size = batch_size
+        self._batch_size = min(batch_size, MAX_FETCH_LIMIT)
         self._pause = poll_interval
         self._log = logger or _log
         self._handlers: dict[str, Callable[[Message], object]] = {}

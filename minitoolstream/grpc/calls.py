@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,10 +20,11 @@ from google.protobuf.message_factory import GetMessageClass
 from minitoolstream.api.auth import BearerGuard
 from minitoolstream.api.errors import answer_code, grpc_status, http_status
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.grpc.slots import Slots
+from minitoolstream.pb.names import ERROR_CODE, ERROR_SEQUENCE
 from minitoolstream.request_id import request_id
 
-ERROR_CODE = "mts-error-code"
-ERROR_SEQUENCE = "mts-sequence"
+SILENCE = 20.0
 Context = grpc.aio.ServicerContext[Any, Any]
 _log = logging.getLogger("mts.grpc")
 
@@ -37,10 +39,12 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`guard` None: whoever comes is let in. `count` gets a method, its status and its seconds."""
+    """`guard` None: whoever comes is let in. `reading`: the requests that are read at once. `count` gets a method, its
+    status and its seconds."""
 
     guard: BearerGuard | None
     told: Told
+    reading: Slots
     count: Callable[[str, int, float], None]
     new_id: Callable[[], str]
 
@@ -71,11 +75,12 @@ class _Service(grpc.GenericRpcHandler):
 
 
 def _handler(call: _Call) -> grpc.RpcMethodHandler[Any, Any]:
+    """All take streams, also of one request: so it is read when there is room for it, not before we are asked."""
     if call.method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(call.stream, call.read, _write)
-    if call.method.client_streaming:
-        return grpc.stream_unary_rpc_method_handler(call.take_stream, call.read, _write)
-    return grpc.unary_unary_rpc_method_handler(call.answer, call.read, _write)
+        return grpc.stream_stream_rpc_method_handler(call.stream, call.read, _write)
+    return grpc.stream_unary_rpc_method_handler(
+        call.take_stream if call.method.client_streaming else call.answer, call.read, _write
+    )
 
 
 def _snake_case(name: str) -> str:
@@ -120,11 +125,23 @@ class _Call:
         except DecodeError:
             return _Unreadable()
 
-    async def answer(self, request: Any, context: Context) -> Any:
+    async def _one(self, context: Context) -> Any:
+        """The request of a call. How much memory those take that are not complete is not the clients' choice."""
+        async with self._gate.reading:
+            try:
+                async with asyncio.timeout(SILENCE):
+                    request = await context.read()
+            except TimeoutError:
+                raise MtsError("request_timeout", f"the request did not come within {SILENCE:g} s") from None
+        if request is grpc.aio.EOF:
+            raise bad_request("a call has a request")
+        _must_be_readable(request)
+        return request
+
+    async def answer(self, _requests: object, context: Context) -> Any:
         with _Measured(self._name, self._gate) as measured:
             try:
-                _must_be_readable(request)
-                return await self._behaviour(request, context)
+                return await self._behaviour(await self._one(context), context)
             except Exception as error:
                 return await self._refuse(measured.failed(error), context)
 
@@ -135,12 +152,11 @@ class _Call:
             except Exception as error:
                 return await self._refuse(measured.failed(error), context)
 
-    async def stream(self, request: Any, context: Context) -> None:
+    async def stream(self, _requests: object, context: Context) -> None:
         """Each answer is asked for when the one before is out of our hands: a slow reader is waited for."""
         with _Measured(self._name, self._gate) as measured:
             try:
-                _must_be_readable(request)
-                async with aclosing(self._behaviour(request, context)) as responses:
+                async with aclosing(self._behaviour(await self._one(context), context)) as responses:
                     async for response in responses:
                         await _write_to(context, response)
                         del response  # not to be held while the next one is waited for

@@ -11,11 +11,12 @@ from minitoolstream.domain.consumer import ConsumerSettings, check_durable
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MAX_FETCH_LIMIT
 from minitoolstream.domain.message import Message
-from minitoolstream.grpc.calls import ERROR_CODE, Context
+from minitoolstream.grpc.calls import Context
 from minitoolstream.grpc.following import follow
 from minitoolstream.grpc.shapes import add_messages, limit_in, sequence_in, subject_in, v1_message
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.pb import egress_v1_pb2 as pb
+from minitoolstream.pb.names import ERROR_CODE
 from minitoolstream.services.bring_payloads import Brought, bring_payloads, open_download, read_pieces
 from minitoolstream.services.core import Core
 from minitoolstream.services.describe import latest_sequence

@@ -12,10 +12,11 @@ from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_WAIT_SECONDS
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.domain.subject import check_upload_id
 from minitoolstream.domain.upload import Receipt
-from minitoolstream.grpc.calls import Context, metadata_of
+from minitoolstream.grpc.calls import SILENCE, Context, metadata_of
 from minitoolstream.grpc.shapes import inline_message, upload_spec, v1_parts, v1_receipt, v1_ticket
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.pb import ingress_v1_pb2 as pb
+from minitoolstream.pb.names import IDEMPOTENCY_KEY
 from minitoolstream.ports import PackResult
 from minitoolstream.services.core import Core
 from minitoolstream.services.end_upload import complete_upload
@@ -26,8 +27,6 @@ from minitoolstream.services.publish_stream import publish_stream
 from minitoolstream.services.upload_parts import sign_missing_parts
 
 STREAMS_AT_ONCE = 8  # each holds two parts of its payload
-_KEY = "idempotency-key"
-_SILENCE = 20.0
 
 
 class Ingress:
@@ -37,7 +36,7 @@ class Ingress:
         self._streams = Slots(STREAMS_AT_ONCE, "uploads")
 
     async def publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
-        return await self._publish(request, metadata_of(context).get(_KEY))
+        return await self._publish(request, metadata_of(context).get(IDEMPOTENCY_KEY))
 
     async def _publish(self, request: pb.PublishRequest, key: str | None) -> pb.PublishResponse:
         message = self._message(request)
@@ -49,7 +48,7 @@ class Ingress:
         """All go to the packer, which puts those together that may be, and splits what is too much for one pack."""
         if len(request.messages) > MAX_MESSAGES_PER_PACK:
             raise bad_request(f"a batch has at most {MAX_MESSAGES_PER_PACK} messages", field="messages")
-        key = metadata_of(context).get(_KEY)
+        key = metadata_of(context).get(IDEMPOTENCY_KEY)
         results = await asyncio.gather(
             *(
                 self._of_batch(message, None if key is None else f"{key}/{index}")
@@ -147,10 +146,10 @@ class _Pieces:
 
     async def next(self) -> pb.PublishStreamRequest | None:
         try:
-            async with asyncio.timeout(_SILENCE):
+            async with asyncio.timeout(SILENCE):
                 return await anext(self._requests, None)
         except TimeoutError:
-            raise MtsError("request_timeout", f"nothing came for {_SILENCE:g} s") from None
+            raise MtsError("request_timeout", f"nothing came for {SILENCE:g} s") from None
 
     async def data(self) -> AsyncIterator[bytes]:
         while (piece := await self.next()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import grpc
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from minitoolstream.api.auth import BearerGuard
@@ -16,6 +16,7 @@ from minitoolstream.grpc.egress import Egress
 from minitoolstream.grpc.ingress import Ingress
 from minitoolstream.grpc.legacy import LegacyEgress, LegacyIngress
 from minitoolstream.grpc.open_to_all import Health, Reflection
+from minitoolstream.grpc.slots import Slots
 from minitoolstream.grpc.tls import server_credentials, tls_files
 from minitoolstream.host.exchange import request_ids
 from minitoolstream.host.metrics import EGRESS, INGRESS, Metrics
@@ -23,6 +24,7 @@ from minitoolstream.pb import egress_v1_pb2, ingress_v1_pb2, legacy_pb2
 from minitoolstream.services.core import Core
 
 CALLS_AT_ONCE = 10_000
+READ_AT_ONCE = 64  # requests that are not complete yet, of up to 4 MiB each
 _ROOM = 64 * KIB  # of a call, beside its payload
 _PING_TIMEOUT_MS = 20_000
 _LEAST_PING_MS = 5_000
@@ -32,34 +34,40 @@ _INGRESS, _EGRESS = "IngressService", "EgressService"
 def make_servers(core: Core, metrics: Metrics, ingress: str, egress: str) -> tuple[GrpcServer, GrpcServer]:
     """Bound to these addresses, not started yet."""
     settings, older = core.settings, legacy_pb2.DESCRIPTOR.services_by_name
-    publisher = Ingress(core)
+    publisher, room = Ingress(core), Slots(READ_AT_ONCE, "requests")
     publishing = [
         handlers(
             ingress_v1_pb2.DESCRIPTOR.services_by_name[_INGRESS],
             publisher,
-            _gate(settings, metrics, INGRESS, Told.IN_ANSWER),
+            _gate(settings, metrics, INGRESS, Told.IN_ANSWER, room),
         ),
         handlers(
             older[_INGRESS],
             LegacyIngress(publisher),
-            _gate(settings, metrics, INGRESS, Told.ALL_IN_ANSWER, is_legacy=True),
+            _gate(settings, metrics, INGRESS, Told.ALL_IN_ANSWER, room, is_legacy=True),
         ),
     ]
     reading = [
         handlers(
             egress_v1_pb2.DESCRIPTOR.services_by_name[_EGRESS],
             Egress(core),
-            _gate(settings, metrics, EGRESS, Told.IN_ANSWER),
+            _gate(settings, metrics, EGRESS, Told.IN_ANSWER, room),
         ),
-        handlers(older[_EGRESS], LegacyEgress(core), _gate(settings, metrics, EGRESS, Told.UNKNOWN, is_legacy=True)),
+        handlers(
+            older[_EGRESS],
+            LegacyEgress(core),
+            _gate(settings, metrics, EGRESS, Told.UNKNOWN, room, is_legacy=True),
+        ),
     ]
     return GrpcServer(settings, ingress, publishing, _INGRESS), GrpcServer(settings, egress, reading, _EGRESS)
 
 
-def _gate(settings: Settings, metrics: Metrics, side: str, told: Told, *, is_legacy: bool = False) -> Gate:
+def _gate(
+    settings: Settings, metrics: Metrics, side: str, told: Told, reading: Slots, *, is_legacy: bool = False
+) -> Gate:
     is_open = is_legacy and settings["grpc.legacy_open"]
     guard = None if is_open else BearerGuard(settings.secret("server.token"), "api")
-    return Gate(guard, told, lambda *call: metrics.request(side, *call), request_ids())
+    return Gate(guard, told, reading, lambda *call: metrics.request(side, *call), request_ids())
 
 
 class GrpcServer:
@@ -70,7 +78,7 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers(services)
         names = (f"minitoolstream.v1.{name}", f"minitoolstream.{name}")
         self._health = Health(names)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers([self._health.handlers()])
         shown = Reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME))
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(shown, self._server)  # type: ignore[no-untyped-call]
         files = tls_files(settings)
@@ -101,6 +109,7 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_connection_idle_ms", int(1000 * settings["grpc.max_connection_idle"])),
         ("grpc.keepalive_time_ms", int(1000 * settings["grpc.keepalive"])),
         ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),  # which ends a silent one in fact (1.85); else a minute
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_MS),
         ("grpc.max_receive_message_length", max(answer, settings["server.inline_limit"]) + _ROOM),

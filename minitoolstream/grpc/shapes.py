@@ -14,14 +14,10 @@ from minitoolstream.domain.subject import check_subject
 from minitoolstream.domain.upload import Receipt, UploadSpec
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
+from minitoolstream.pb.names import CODEC, CONTENT_TYPE, DATA_SIZE, PAYLOAD_MISSING
 from minitoolstream.services.bring_payloads import Brought
 from minitoolstream.services.issue_tickets import SignedPart, Ticket, part_count
 from minitoolstream.services.upload_parts import PartsPage
-
-CONTENT_TYPE = "content-type"
-DATA_SIZE = "data-size"
-CODEC = "mts-codec"
-PAYLOAD_MISSING = "mts-payload-missing"
 
 
 def subject_in(subject: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import grpc
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.grpc.calls import Context
 
 WAIT_SECONDS = 30.0
 
@@ -30,7 +32,7 @@ class Slots:
     async def __aexit__(self, *_: object) -> None:
         self._free.release()
 
-    async def for_the_call(self, context: Context) -> None:
+    async def for_the_call(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """One of them until the call has ended: its answer is held until the client has taken it."""
         await self.__aenter__()
         context.add_done_callback(lambda _: self._free.release())  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""What `make proto` makes of the `.proto` files; nothing here is written by hand."""
+"""What `make proto` makes of the `.proto` files, and `names` beside it: the only part that is written by hand."""

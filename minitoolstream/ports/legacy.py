@@ -29,12 +29,13 @@ class LegacyPosition:
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """A message as it is taken over; `size` and `content_type` are those of its payload."""
+    """A message as it is taken over; `size` and `content_type` are those of its payload, if it has one."""
 
     message: LegacyMessage
     headers: dict[str, str]
     size: int
     content_type: str | None
+    is_missing: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,10 +103,7 @@ async def _take(
     rows = [_row(message, about, report) for message, about in zip(wanted, found, strict=True)]
     report.messages += await store.apply(rows)
     report.bytes += sum(row.size for row in rows)
-    lost = [message for message, about in zip(wanted, found, strict=True) if about is None]
-    if lost:
-        report.missing += len(lost)
-        await core.audit.quarantine([(message.sequence, message.object_name, "missing") for message in lost])
+    report.missing += sum(row.is_missing for row in rows)
 
 
 def _is_ours(message: LegacyMessage, report: ImportReport) -> bool:
@@ -128,7 +125,7 @@ def _row(message: LegacyMessage, about: ObjectAbout | None, report: ImportReport
     size, content_type = (about.size, about.content_type) if about else (0, None)
     if content_type == DEFAULT_CONTENT_TYPE or not content_type:
         content_type = headers.get("content-type")
-    return ImportRow(message, headers, size, content_type)
+    return ImportRow(message, headers, size, content_type, about is None)
 
 
 def _text(value: object) -> str:

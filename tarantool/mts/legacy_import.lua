@@ -5,6 +5,7 @@ local ceiling = require('mts.ceiling')
 local commit = require('mts.commit')
 local errors = require('mts.errors')
 local partition = require('mts.partition')
+local quarantine = require('mts.quarantine')
 local recovery = require('mts.recovery')
 local schema = require('mts.schema')
 local subjects = require('mts.subject')
@@ -38,32 +39,36 @@ function M.begin(source)
         end
         return known
     end
-    if recovery.state() ~= nil then
+    if recovery.state() ~= nil and recovery.state() ~= STATE then
         errors.refuse('recovery_conflict', 'a restore is under way, or waits to be decided on')
     end
     if commit.given() > 0 then
         errors.refuse('recovery_conflict', 'this Tarantool holds messages: an import begins with an empty one')
     end
+    recovery.set(STATE) -- first: nobody shall publish if this ends between the two
     known = {source = source, upto = 0, done = false}
     txn.run(function()
         store(known)
     end)
-    recovery.set(STATE)
     return known
 end
 
--- Rows {sequence, headers, object_name, subject, create_at, size, content_type}, in the order of their sequences. What
--- is here already is passed over. Answers how many were taken.
+-- Rows {sequence, headers, object_name, subject, create_at, size, content_type, is_missing}, in the order of their
+-- sequences; `is_missing` where there is no payload, which readers are told from the first moment on. What is here
+-- already is passed over. Answers how many were taken.
 function M.apply(rows)
     need_importing()
     return txn.run(function(effects)
         local known, taken = stored(), 0
         for _, row in ipairs(rows) do
-            local sequence, headers, object_name, subject, create_at, size, content_type = unpack(row, 1, 7)
+            local sequence, headers, object_name, subject, create_at, size, content_type, is_missing = unpack(row, 1, 8)
             if sequence > known.upto then
                 local lane = partition.lane_for(subjects.ensure(subject), {})
                 commit.adopt(effects, subject, lane, {headers = headers, object_name = object_name, count = 1,
                     size = size, content_type = schema.present(content_type)}, sequence, create_at)
+                if is_missing then
+                    quarantine.note(sequence, sequence, 'missing')
+                end
                 taken = taken + 1
                 known.upto = sequence
             end

@@ -43,6 +43,13 @@ function M.moved(row, parts)
     end
 end
 
+-- Inside a transaction: the payload of messages `first` to `last`, one row, is not there.
+function M.note(first, last, reason)
+    if box.space.missing:get(last) == nil then
+        box.space.missing:insert{last, first, clock.seconds(), reason}
+    end
+end
+
 -- The payloads of rows that hold these messages {{sequence, object_name, reason}, ...} were looked for and not found.
 -- Those that point elsewhere by now stay as they are. Returns how many messages of them are kept apart.
 function M.add(items)
@@ -52,9 +59,7 @@ function M.add(items)
             local row = box.space.message.index.primary:select({item[1]}, {iterator = 'GE', limit = 1})[1]
             local first = row and extent.first(row)
             if row and row[F.object_name] == item[2] and first <= item[1] then
-                if box.space.missing:get(row[F.sequence]) == nil then
-                    box.space.missing:insert{row[F.sequence], first, clock.seconds(), item[3]}
-                end
+                M.note(first, row[F.sequence], item[3])
                 messages = messages + tonumber(row[F.count])
             end
         end

@@ -15,12 +15,23 @@ local schema = require('mts.schema')
 local F = schema.message
 local EMPTY = setmetatable({}, {__serialize = 'map'})
 
-local function row(sequence, subject, create_at)
-    return {sequence, EMPTY, subject .. '_' .. tostring(sequence):match('%d+'), subject, create_at, 7, 'text/plain'}
+local function row(sequence, subject, create_at, is_missing)
+    return {sequence, EMPTY, subject .. '_' .. tostring(sequence):match('%d+'), subject, create_at, 7, 'text/plain',
+        is_missing or false}
 end
 
 local test = tap.test('import')
-test:plan(6)
+test:plan(8)
+
+test:test('an import that ended between its first two writes begins again, and nobody publishes meanwhile', function(t)
+    t:plan(3)
+    recovery.set('importing')
+    t:is(harness.refusal(harness.publish, 'orders', 1), 'unavailable', 'nobody publishes')
+    t:is(import.begin('old:3301').upto, 0, 'it begins')
+    box.space.state:delete('import')
+    recovery.clear()
+    t:is(recovery.state(), nil, 'as before')
+end)
 
 test:test('an import closes the server for all others', function(t)
     t:plan(3)
@@ -40,12 +51,20 @@ test:test('rows keep what they had', function(t)
     t:is(rows[3][F.offset], 2, 'offsets are dense')
 end)
 
+test:test('a message without payload is never seen as an empty one', function(t)
+    t:plan(2)
+    import.apply{row(13, 'lost', 130, true), row(14, 'lost', 130)}
+    local rows = message.page('lost', 0, 10).rows
+    t:is(rows[1][17], true, 'it is marked in the transaction that makes it visible')
+    t:is(rows[2][17], nil, 'and its neighbour is not')
+end)
+
 test:test('an interrupted import goes on with the same source alone', function(t)
     t:plan(3)
     commit.start() -- as a server that is started again
     recovery.start()
     t:is(harness.refusal(import.begin, 'other:3301'), 'recovery_conflict', 'not with another')
-    t:ok(import.begin('old:3301').upto == 12, 'it knows how far it got')
+    t:ok(import.begin('old:3301').upto == 14, 'it knows how far it got')
     t:is(harness.refusal(harness.publish, 'orders', 1), 'unavailable', 'and is still closed')
 end)
 

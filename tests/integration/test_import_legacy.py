@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -168,6 +169,39 @@ def test_an_interrupted_import_goes_on_and_takes_nothing_twice(
     assert ours.publish("orders.created", b"x").status == 201
 
 
+DIES = """
+import os, signal
+from minitoolstream.adapters.tarantool.legacy import TarantoolImport
+apply = TarantoolImport.apply
+async def dying(self, rows):
+    await apply(self, rows)
+    os.kill(os.getpid(), signal.SIGKILL)
+TarantoolImport.apply = dying
+from minitoolstream.cli.main import main
+main()
+"""
+
+
+def command(ours: Live, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **ours.environ, "MTS_HOME": str(tmp_path / "home"), "MTS_LEGACY_PASSWORD": PASSWORD}
+    return subprocess.run([sys.executable, *arguments], env=environ, capture_output=True, text=True, check=False)
+
+
+def test_an_import_that_is_killed_behind_a_page_shows_no_lost_payload_as_an_empty_one(
+    legacy: LegacyServer, ours: Live, tmp_path: Path
+) -> None:
+    fill(legacy, ours, count=2)
+    legacy.insert("message", [[FIRST + 100, {}, "lost_1", "orders.created", int(time.time())]])
+    options = ["import", "legacy", "--tarantool", legacy.address, "--bucket", "minitoolstream"]
+    killed = command(ours, tmp_path, "-c", DIES, *options)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    told = [(int(message["sequence"]), message.get("payload_missing")) for message in ours.messages("orders.created")]
+    assert told == [(FIRST, None), (FIRST + 100, True)]
+    done = command(ours, tmp_path, "-m", "minitoolstream.cli.main", *options)
+    assert done.returncode == 0, done.stderr
+    assert [message.get("payload_missing") for message in ours.messages("orders.created")] == [None, True]
+
+
 def test_payloads_of_another_bucket_are_copied(legacy: LegacyServer, ours: Live) -> None:
     ours.minio.s3().create_bucket(Bucket="old-payloads")
     payloads = fill(legacy, ours, bucket="old-payloads", count=4)
@@ -212,13 +246,9 @@ def test_an_import_needs_an_empty_tarantool_and_the_same_source(legacy: LegacySe
 
 def test_the_command_tells_what_it_did(legacy: LegacyServer, ours: Live, tmp_path: Path) -> None:
     fill(legacy, ours, count=3)
-    environ = {**os.environ, **ours.environ, "MTS_HOME": str(tmp_path / "home"), "MTS_LEGACY_PASSWORD": PASSWORD}
-    command = [sys.executable, "-m", "minitoolstream.cli.main", "import", "legacy", "--json"]
-    options = ["--tarantool", legacy.address, "--bucket", "minitoolstream"]
-    done = subprocess.run([*command, *options], env=environ, capture_output=True, text=True, check=False)
+    imported = ["-m", "minitoolstream.cli.main", "import", "legacy", "--json"]
+    done = command(ours, tmp_path, *imported, "--tarantool", legacy.address, "--bucket", "minitoolstream")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["messages"] == 3
-    wrong = subprocess.run(
-        [*command, "--tarantool", "no where", "--bucket", "b"], env=environ, capture_output=True, text=True, check=False
-    )
+    wrong = command(ours, tmp_path, *imported, "--tarantool", "no where", "--bucket", "b")
     assert wrong.returncode == 2

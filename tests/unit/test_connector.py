@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,9 @@ from minitoolstream.connector import (
     ImageMessagePreparer,
     JSONMessagePreparer,
     MtsError,
+    Publisher,
+    PublisherBuilder,
+    PublishResult,
     StringMessagePreparer,
     Subscriber,
 )
@@ -23,6 +28,7 @@ from minitoolstream.connector._types import Prepared
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.limits import MIB
 from minitoolstream.pb import ingress_v1_pb2 as pb
+from tests.grpc_kit import TOKEN, grpc_kit
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -83,6 +89,54 @@ def test_a_subscriber_is_started_once_and_with_handlers() -> None:
     subscriber.stop()
     with pytest.raises(MtsError, match="starts once"):
         subscriber.start()
+
+
+@pytest.mark.parametrize("headers", [{"n": 3}, {"n": "\udcff"}, {"": "x"}])
+def test_headers_that_cannot_be_sent_fail_alone(headers: Any) -> None:
+    publisher = Publisher("localhost:1", options=Options(token="t"))
+    wire: Any = SimpleNamespace(
+        publish=lambda _prepared: PublishResult(7), publish_all=lambda prepared: [PublishResult(7)] * len(prepared)
+    )
+    publisher._wire = wire
+    wrong = StringMessagePreparer("orders", "x", headers)
+    failed, published = publisher.publish_all([wrong, StringMessagePreparer("orders", "x")])
+    assert (failed.error and failed.error.code, published.sequence) == ("bad_request", 7)
+    with pytest.raises(MtsError):
+        publisher.publish(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"poll_interval": -1.0}])
+def test_a_subscriber_takes_no_impossible_numbers(wrong: Any) -> None:
+    with pytest.raises(MtsError, match="at least 1"):
+        Subscriber("localhost:1", "d", options=Options(token="t"), **wrong)
+
+
+async def test_a_builder_passes_on_its_channel_options_and_its_logger(caplog: pytest.LogCaptureFixture) -> None:
+    message = StringMessagePreparer("orders", "more than ten bytes")
+    async with grpc_kit() as kit:
+        builder = PublisherBuilder(kit.addresses[0]).with_token(TOKEN).with_logger(logging.getLogger("mine"))
+        builder = builder.with_grpc_options(("grpc.max_send_message_length", 10))
+        with builder.build() as publisher, pytest.raises(MtsError) as raised:
+            await asyncio.to_thread(publisher.publish, message)
+    assert raised.value.code == "too_large"
+    assert [record.name for record in caplog.records] == ["mine"]
+
+
+def test_an_upload_whose_receipt_does_not_come_is_named() -> None:
+    """It may be published all the same, once a server is back."""
+
+    def call(method: str, _request: object) -> pb.IssueTicketResponse:
+        if method == "IssueTicket":
+            return pb.IssueTicketResponse(upload_id="u-1")
+        raise MtsError("unavailable", "the server is away")
+
+    ingress: Any = GrpcIngress("localhost:1", Options(token="t"), presigned_above=0)
+    ingress._channel = SimpleNamespace(
+        stub=SimpleNamespace(IssueTicket="IssueTicket", GetReceipt="GetReceipt"), call=call
+    )
+    with pytest.raises(MtsError) as raised:
+        ingress.publish(Prepared("orders", b"large"))
+    assert (raised.value.code, raised.value.details) == ("unavailable", {"upload_id": "u-1"})
 
 
 def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:

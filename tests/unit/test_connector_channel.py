@@ -58,8 +58,11 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
         Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many reads at once", mts_error_code="overloaded"),
     ],
 )
-def test_what_may_get_better_is_tried_again(channel: Channel, failure: Failure) -> None:
-    assert channel.call(answered_after(failure, failure), None).sequence == 7
+def test_what_may_get_better_is_tried_again_and_said_once(
+    channel: Channel, failure: Failure, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert channel.call(answered_after(failure, failure, failure), None).sequence == 7
+    assert [record.message for record in caplog.records] == [f"{failure.details()}; trying again for 5 s"]
 
 
 @pytest.mark.parametrize(

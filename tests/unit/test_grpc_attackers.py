@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
 from tests.grpc_kit import TOKEN, GrpcKit, grpc_kit
@@ -42,6 +42,68 @@ async def test_without_the_token_no_request_is_waited_for(kit: GrpcKit) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not complete is held in memory: of those with a token, too, no more than a number of them."""
+    monkeypatch.setattr("minitoolstream.grpc.servers.READ_AT_ONCE", 1)
+    monkeypatch.setattr("minitoolstream.grpc.slots.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("minitoolstream.grpc.calls.SILENCE", 1.0)
+    async with grpc_kit() as kit:
+        metadata = (("authorization", f"Bearer {TOKEN}"),)
+        unsaid = kit.open.channels[0].stream_unary("/minitoolstream.v1.IngressService/Publish")
+        held = asyncio.create_task(_status_of(unsaid(timeout=30, metadata=metadata)))
+        request = ingress.PublishRequest(subject="orders")
+        async with asyncio.timeout(10):
+            while await _status_of(kit.clients.ingress.Publish(request)) is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                pass
+            assert await held is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert (await kit.clients.ingress.Publish(request)).status_code == 0
+
+
+async def _status_of(call: Any) -> grpc.StatusCode | None:
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return None
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_questions_after_health_that_do_not_come_are_few_and_end(
+    kit: GrpcKit, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Nobody needs a token for them, and each may grow to the largest request there is."""
+    monkeypatch.setattr("minitoolstream.grpc.open_to_all.ASKING", 1)
+    monkeypatch.setattr("minitoolstream.grpc.open_to_all._ASK_SECONDS", 1.0)
+    unsaid = kit.open.channels[0].stream_stream(f"/grpc.health.v1.Health/{method}")(timeout=30)
+    held = asyncio.create_task(_status_of(unsaid.read()))
+    async with asyncio.timeout(10):
+        while await _status_of(kit.clients.health.Check(ASKED)) is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            pass
+        assert await held is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert (await kit.clients.health.Check(ASKED)).status == SERVING
+
+
+async def test_a_question_after_health_that_cannot_be_read_is_refused(kit: GrpcKit) -> None:
+    check = kit.open.channels[0].unary_unary("/grpc.health.v1.Health/Check")
+    assert await _status_of(check(b"\xff")) is grpc.StatusCode.INVALID_ARGUMENT
+    assert await _status_of(check(b"\x0a\x03abc")) is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("path", ["/grpc.health.v1.Health/Check", "/minitoolstream.v1.IngressService/Publish"])
+async def test_a_small_message_that_unpacks_to_a_large_one_is_not_unpacked(kit: GrpcKit, path: str) -> None:
+    bomb = b"\x0a\x80\x80\x80\x20" + bytes(64 * MIB)
+    send = kit.open.channels[0].unary_unary(path)
+    metadata = (("authorization", f"Bearer {TOKEN}"),)
+    refused = send(bomb, timeout=30, metadata=metadata, compression=grpc.Compression.Gzip)
+    assert await _status_of(refused) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "larger than max" in await refused.details()
+
+
+async def test_metadata_is_small(kit: GrpcKit) -> None:
+    call = kit.clients.health.Check(ASKED, metadata=(("x-much", "x" * 64 * KIB),))
+    assert await _status_of(call) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_what_is_not_let_in_is_counted(kit: GrpcKit) -> None:

@@ -325,6 +325,18 @@ async def test_a_subject_that_is_not_read_holds_up_nobody(kit: GrpcKit) -> None:
         stream.cancel()
 
 
+async def test_a_connection_carries_as_many_calls_as_the_setting_says() -> None:
+    async with grpc_kit(grpc__max_concurrent_streams=1) as kit:
+        stream = kit.clients.egress.Subscribe(egress.SubscribeRequest(subject="orders"))
+        await stream.read()
+        asked = egress.FetchRequest(subject="orders")
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await kit.clients.egress.Fetch(asked, timeout=0.3)
+        assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        stream.cancel()
+        assert (await kit.clients.egress.Fetch(asked)).status_code == 0
+
+
 def test_the_wire_is_as_the_specification_prints_it() -> None:
     """Names, numbers and types of section 5, literally."""
     printed = {

@@ -84,6 +84,7 @@ class TarantoolImport:
                 row.message.create_at,
                 row.size,
                 row.content_type,
+                row.is_missing,
             ]
             for row in rows
         ]

@@ -1,0 +1,12 @@
+"""Names on the wire that `.proto` files do not hold: of metadata, and of headers that the servers add."""
+
+ERROR_CODE = "mts-error-code"
+"""Trailing metadata: the stable code of what is wrong."""
+ERROR_SEQUENCE = "mts-sequence"
+"""Trailing metadata: the message that it is about."""
+IDEMPOTENCY_KEY = "idempotency-key"
+"""Metadata of a publish that may be sent again."""
+CONTENT_TYPE = "content-type"
+DATA_SIZE = "data-size"
+CODEC = "mts-codec"
+PAYLOAD_MISSING = "mts-payload-missing"
