@@ -18,6 +18,7 @@ STATUSES = ("queued", "pinning", "pinned", "failed", "unpinning")
 QUEUED, PINNING, PINNED, FAILED, UNPINNING = range(len(STATUSES))
 PIN_TYPES = ("direct", "recursive", "indirect")
 PEER_STATES = ("queued", "pinning", "pinned", "failed")
+TRIES_BEFORE_FAILED = 3
 NOBODY = "-"
 """The owner of what only messages hold."""
 MAX_NAME, MAX_TAGS, MAX_TAG, MAX_METADATA, MAX_METADATA_TEXT = 255, 64, 128, 64, 2048
@@ -49,7 +50,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`rf` is what all who hold it need together; `own_rf` what its owner asked for."""
+    """`rf` is what all who hold it need together; `own_rf` what its owner asked for. `status` is `queued` or `unpinning`:
+    what became of it, `status_of` tells."""
 
     cid: Cid
     owner: str
@@ -137,6 +139,18 @@ def pin_of(row: Mapping[str, Any]) -> Pin:
         size=row["size"],
         priority=row["priority"] or 0,
     )
+
+
+def status_of(pin: Pin, placement: Mapping[str, Any]) -> int:
+    """The pin's row says what its holders want, the placement what there is."""
+    if pin.ended:
+        return UNPINNING
+    desired, actual = placement.get("desired", frozenset()), placement.get("actual", frozenset())
+    if desired <= actual and len(desired) >= pin.rf:
+        return PINNED
+    if (placement.get("reconcile_count") or 0) >= TRIES_BEFORE_FAILED:
+        return FAILED
+    return PINNING if actual or placement.get("in_progress") else QUEUED
 
 
 def next_version(version: int | None) -> int:

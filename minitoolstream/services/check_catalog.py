@@ -104,7 +104,7 @@ class _Check:
         for key, row in zip(keys, await self._core.catalog.get_many(BY_PEER, keys), strict=True):
             if row is None or row["state"] != 2:
                 names = dict(zip(BY_PEER.key, key, strict=True))
-                state = {"state": 2, "last_seen": self._now, "pin_size": pin.size}
+                state = {"state": 2, "last_seen": self._now, "pin_size": placement["size"]}
                 await self._tell("not in its peer's list", pin.cid, [Put(BY_PEER, {**names, **state})], key[0])
         entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
         if await self._core.catalog.get(BY_OWNER, entry) is None:
@@ -123,7 +123,7 @@ class _Check:
             except MtsError as error:
                 await self._tell("peer not reached", pin.cid, [], f"{peer}: {error.message}")
                 continue
-            if there is None or (pin.size is not None and there.size != pin.size):
+            if there is None or placement["size"] not in (None, there.size):
                 key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
                 lost = Put(PLACEMENTS, {**key, "drift_detected": True}, minus={"actual": frozenset({peer})})
                 await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)

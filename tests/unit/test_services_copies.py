@@ -15,13 +15,13 @@ from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, STATS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import unavailable
-from minitoolstream.domain.pin import STATUSES, Wish
+from minitoolstream.domain.pin import Wish
 from minitoolstream.services import copy_content
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import give_up_claim, take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
-from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin
+from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.settle_copies import Counts
@@ -63,7 +63,7 @@ async def placement(kit: CatalogKit, body: bytes = BODY) -> Any:
 async def status(kit: CatalogKit, body: bytes = BODY) -> str:
     pin = await find_pin(kit.core, cid_of(body))
     assert pin is not None
-    return STATUSES[pin.status]
+    return PinState(pin, await placement(kit, body) or {}).status
 
 
 async def test_copies_are_made_where_they_shall_be(kit: CatalogKit) -> None:
@@ -90,7 +90,10 @@ async def test_a_pin_without_a_message_is_copied_from_a_peer_that_has_it(kit: Ca
     await create_pin(kit.core, ALICE, CID, Wish(rf=3))
     assert (await run(kit)).copied >= 2
     assert holders(kit) == {"eu", "us", "asia"}
-    assert (await get_pin(kit.core, ALICE, CID)).pin.size == len(BODY)
+    found = await get_pin(kit.core, ALICE, CID)
+    assert (found.status, found.size) == ("pinned", len(BODY))
+    # The version is its owner's: what the reconciler does, takes none from under a change that is being made.
+    assert found.pin.version == 1
 
 
 async def test_nobody_has_the_bytes(kit: CatalogKit) -> None:
