@@ -73,6 +73,33 @@ async def list_pins(core: Core, owner: str, wanted: PinFilter, limit: int, curso
     return PinPage(found, None)
 
 
+async def list_by_time(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPage:
+    """For callers who go on with `before` the last one's time: a page has at least one pin unless it is the last, and
+    pins of the same moment come in one page."""
+    page = await list_pins(core, owner, wanted, limit)
+    while not page.pins and page.next:
+        page = await list_pins(core, owner, wanted, limit, page.next)
+    if not page.next:
+        return page
+    last = page.pins[-1].pin.created_at
+    earlier = [state for state in page.pins if state.pin.created_at != last]
+    if earlier or wanted.cids is not None:
+        return PinPage(earlier or page.pins, page.next)
+    # All of one moment: then these, and the rest of them, however many there are.
+    return PinPage(page.pins + await _rest_of(core, owner, wanted, page, last), page.next)
+
+
+async def _rest_of(core: Core, owner: str, wanted: PinFilter, page: PinPage, moment: datetime) -> list[PinState]:
+    found: list[PinState] = []
+    while page.next:
+        page = await list_pins(core, owner, wanted, _AT_ONCE, page.next)
+        same = [state for state in page.pins if state.pin.created_at == moment]
+        found += same
+        if len(same) < len(page.pins):
+            break
+    return found
+
+
 async def _fitting(core: Core, wanted: PinFilter, rows: list[Row]) -> dict[bytes, PinState]:
     """Pins that these entries of a list lead to, if they are wanted. An entry may be older than its pin, which has
     another owner then, or begun anew."""
@@ -117,7 +144,9 @@ async def _named(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPa
     keys = [(cid.prefix, cid.binary) for cid in wanted.cids or ()]
     pins = [pin_of(row) for row in await core.catalog.get_many(PINS, keys) if row is not None]
     mine = sorted((pin for pin in pins if pin.owner == owner), key=lambda pin: pin.created_at, reverse=True)
-    return PinPage((await _placed(core, wanted, mine))[:limit], None)
+    found = await _placed(core, wanted, mine)
+    more = len(found) > limit
+    return PinPage(found[:limit], write_cursor(found[limit - 1].pin.row()) if more else None)
 
 
 async def _placed(core: Core, wanted: PinFilter, pins: list[Pin]) -> list[PinState]:
