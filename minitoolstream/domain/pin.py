@@ -25,7 +25,7 @@ MAX_NAME, MAX_TAGS, MAX_TAG, MAX_METADATA, MAX_METADATA_TEXT = 255, 64, 128, 64,
 MAX_BATCH = 100_000
 RESERVED = "mts."
 """Names of metadata that are ours begin with it."""
-_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _OPERATION = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOUR = timedelta(hours=1)
@@ -50,8 +50,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`rf` is what all who hold it need together; `own_rf` what its owner asked for. `status` is `queued` or `unpinning`:
-    what became of it, `status_of` tells."""
+    """`rf` is what all who hold it need together; `own_rf` what its owner asked for. `status` is `queued` or
+    `unpinning`: what became of it, `status_of` tells."""
 
     cid: Cid
     owner: str
@@ -213,7 +213,7 @@ def check_zones(zones: Collection[str]) -> frozenset[str]:
 
 
 def check_owner_name(owner: str) -> str:
-    if not _OWNER.match(owner):
+    if not OWNER.match(owner):
         raise bad_request("owner: 1 to 100 letters, digits and . _ @ -", field="owner")
     return owner
 
