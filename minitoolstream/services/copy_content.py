@@ -96,7 +96,7 @@ async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source) -> int
         return size
     there = await at_target(target.find(key))
     if there is None or there.size != size:
-        await _copy_parts(cid, target, key, source, begin, size)
+        await _copy_parts(cid, target, source, begin, size)
     return size
 
 
@@ -120,7 +120,8 @@ async def _put(target: PayloadStore, key: str, body: bytes) -> None:
             raise MtsError("size_mismatch", "the peer has something else under this name") from None
 
 
-async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, begin: bytes, size: int) -> None:
+async def _copy_parts(cid: Cid, target: PayloadStore, source: Source, begin: bytes, size: int) -> None:
+    key = key_of(cid)
     multipart = await at_target(target.create_multipart(key, content_type=_TYPE, metadata={}))
     try:
         parts, digest = [], hashlib.sha256()
@@ -137,9 +138,8 @@ async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, 
 async def _parts(source: Source, begin: bytes, size: int) -> AsyncIterator[tuple[int, bytes]]:
     """`begin`: the first of them, where it was read already."""
     for number, at in enumerate(range(0, size, PART), 1):
-        last = min(at + PART, size) - 1
-        read = at < len(begin)
-        yield number, begin if read else await source.store.get_range(source.key, source.first + at, source.first + last)
+        first, last = source.first + at, source.first + min(at + PART, size) - 1
+        yield number, begin if at < len(begin) else await source.store.get_range(source.key, first, last)
 
 
 def _check(cid: Cid, digest: bytes) -> None:

@@ -259,7 +259,8 @@ def _rf(core: Core, wish: Wish) -> int:
 
 
 def _words(wish: Wish) -> tuple[object, ...]:
-    return (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority, wish.expires_at)
+    named = (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority)
+    return (*named, wish.expires_at, wish.keep)
 
 
 def _busy(cid: Cid) -> MtsError:

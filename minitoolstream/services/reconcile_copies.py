@@ -38,11 +38,19 @@ class _Share:
     ends: float = 0.0
 
     async def take(self) -> None:
-        wanted = self.slices or range(SLICES)
+        """Of slices in which something is due; then, those that it has, for longer."""
+        wanted = self.slices or await self._due()
         began = time.monotonic()
         taken = await asyncio.gather(*(take_claim(self.core, _name(number), self.holder) for number in wanted))
         self.slices = [number for number, got in zip(wanted, taken, strict=True) if got]
         self.ends = began + SECONDS
+
+    async def _due(self) -> list[int]:
+        until = (self.core.wall(),)
+        firsts = await asyncio.gather(
+            *(self.core.catalog.page(QUEUE, (number,), 1, until=until) for number in range(SLICES))
+        )
+        return [number for number, first in enumerate(firsts) if first]
 
     async def keep(self) -> None:
         while True:
@@ -51,8 +59,7 @@ class _Share:
                 await self.take()
 
     async def give_up(self) -> None:
-        for number in self.slices:
-            await give_up_claim(self.core, _name(number), self.holder)
+        await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
 
     def holds(self) -> bool:
         return self.ends - time.monotonic() > _LONGEST_REQUEST

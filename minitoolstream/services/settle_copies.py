@@ -178,13 +178,12 @@ class Content:
             *(Put(BY_PEER, self._peer_row(peer)) for peer in made | failed),
             *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
         ]
-        await self.run.writing.write(changes)
         await self._note_full()
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
-        # Last: until then, whoever dies leaves it to be looked at.
+        # All in one: whoever dies before leaves it to be looked at.
         later = [] if settled else [look_at(self.cid, soon(self.now, next_look(tries)))]
-        await self.run.writing.write([*later, self._done()])
+        await self.run.writing.write([*changes, *later, self._done()])
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}

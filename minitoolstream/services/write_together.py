@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
-MOST = 20
-"""Changes in one: engines warn of larger batches."""
-_UNDER_WAY = 4
+_UNDER_WAY = 2
 
 
 class Together:
@@ -39,7 +37,7 @@ class Together:
             batch, callers = self._next()
             try:
                 await self._store.write(batch)
-            except BaseException as error:  # noqa: BLE001 - every caller gets it, and decides
+            except BaseException as error:  # every caller gets it
                 for caller in callers:
                     if not caller.done():
                         caller.set_exception(error)
@@ -51,7 +49,7 @@ class Together:
     def _next(self) -> tuple[list[Change], list[asyncio.Future[None]]]:
         batch: list[Change] = []
         callers: list[asyncio.Future[None]] = []
-        while self._waiting and (not batch or len(batch) + len(self._waiting[0][0]) <= MOST):
+        while self._waiting and (not batch or len(batch) + len(self._waiting[0][0]) <= self._store.batch):
             changes, caller = self._waiting.popleft()
             batch += changes
             callers.append(caller)

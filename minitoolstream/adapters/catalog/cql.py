@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from minitoolstream.adapters.catalog.cql_migrate import applied_versions, migrate
 from minitoolstream.adapters.catalog.cql_session import AT_ONCE, CqlPlace, CqlSession
 from minitoolstream.adapters.catalog.migrations import Migration
-from minitoolstream.adapters.catalog.values import from_cql, other_in_cql
+from minitoolstream.adapters.catalog.values import cql_readers
 from minitoolstream.domain.catalog_tables import Table
 from minitoolstream.ports.catalog import Change, Key, Put, Row
 
@@ -20,6 +20,8 @@ _KEYS_AT_ONCE = 32
 
 
 class CqlCatalog:
+    batch = 20  # some 4 KiB: servers warn of 5
+
     def __init__(self, place: CqlPlace, migrations: Callable[[], Sequence[Migration]]) -> None:
         self._session = CqlSession(place)
         self._keyspace = place.keyspace
@@ -92,7 +94,7 @@ class CqlCatalog:
         rows = (await self._session.ask(text, given, conditional=True)).rows
         if rows[0]["[applied]"]:
             return None
-        return {name: from_cql(kind, rows[0].get(name)) for name, kind in table.columns}
+        return _rows(table, [[rows[0].get(name) for name in table.types]])[0]
 
     async def put_if(self, table: Table, row: Mapping[str, Any], expected: Mapping[str, Any]) -> Row | None:
         changed = [name for name in row if name not in table.key]
@@ -164,11 +166,11 @@ def _equal(names: Iterable[str]) -> str:
 
 
 def _rows(table: Table, found: Iterable[Sequence[Any]]) -> list[Row]:
-    names, others = tuple(table.types), other_in_cql(table)
+    names = tuple(table.types)
     rows = [dict(zip(names, values, strict=True)) for values in found]
-    for row in rows:
-        for name, kind in others:
-            row[name] = from_cql(kind, row[name])
+    for name, read in cql_readers(table):
+        for row in rows:
+            row[name] = read(row[name])
     return rows
 
 
