@@ -120,6 +120,12 @@ async def test_a_wrong_wish_is_refused_and_nothing_is_written(kit: CatalogKit, w
     assert (await kit.store.walk(QUEUE, None, 10))[0] == []
 
 
+async def test_a_catalog_without_peers_says_which_setting_is_missing(kit: CatalogKit) -> None:
+    kit.peers.known.clear()
+    error = await refused(create_pin(kit.core, ALICE, cid(1), Wish()), "bad_request")
+    assert "MTS_CATALOG_PEERS names none" in error.message
+
+
 async def test_an_ended_pin_is_not_seen_and_can_be_pinned_anew(kit: CatalogKit) -> None:
     await create_pin(kit.core, ALICE, cid(1), Wish(name="one"))
     await delete_pin(kit.core, ALICE, cid(1))
