@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from minitoolstream.domain.pin import OWNER
-
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
 _BYTES = re.compile(r"(\d+)\s*(B|KB|MB|GB|KiB|MiB|GiB|TiB)?\Z", re.IGNORECASE)
@@ -260,15 +258,6 @@ def named_secrets(value: Any) -> dict[str, str]:
     if not all(name and secret for name, _, secret in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
         raise ValueError("write name=secret,name=secret")
     return {name: secret for name, _, secret in pairs}
-
-
-def owner_tokens(value: Any) -> dict[str, str]:
-    """Of owners of pins. `api` is whoever has the host's own token, who may act for everybody."""
-    found = named_secrets(value)
-    for owner in found:
-        if owner == "api" or not OWNER.match(owner):
-            raise ValueError(f"{owner!r} cannot be the name of an owner")
-    return found
 
 
 message_life = between(duration, "1s", "10y")
