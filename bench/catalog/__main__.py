@@ -48,11 +48,12 @@ class Bench:
         self.settings = settings
         self.quick = quick
         self.rounds = 3 if quick else 5
-        self.rows: list[dict[str, Any]] = []
 
     def add(self, measure: str, value: float, unit: str, floor: float | None = None, note: str = "") -> None:
         met = "" if floor is None else ("met" if value >= floor else "not met")
-        self.rows.append({"measure": measure, "value": value, "unit": unit, "floor": floor, "met": met, "note": note})
+        row = {"measure": measure, "value": value, "unit": unit, "floor": floor, "met": met, "note": note}
+        if not self.quick:  # at once: a run that is ended early has told what it measured
+            save([row])
         print(f"  {measure}: {value:.2f} {unit} {met} {note}", flush=True)
 
     async def statements(self) -> None:
@@ -202,7 +203,7 @@ def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
     return load_settings(environ, cwd=folder)
 
 
-async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> list[dict[str, Any]]:
+async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> None:
     # The load may go on in a later run: its engine stays where it is.
     cassandra = start_cassandra((load.folder if "load" in only else folder) / "cassandra")
     servers = {name: start_minio(folder / name) for name in ("a", "b")} if "copies" in only else {}
@@ -233,7 +234,6 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             await _copies(bench, folder, servers, "on SQLite")
             await bench.kit.store.close()
         await kit.store.close()
-        return bench.rows
     finally:
         for server in (cassandra, *servers.values()):
             server.kill()
@@ -284,11 +284,9 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="mts-bench-catalog-"))
     load = Load(given.folder or folder, given.pins, given.seconds)
     try:
-        rows = asyncio.run(measure(folder, given.only or PARTS, quick=given.quick, load=load))
+        asyncio.run(measure(folder, given.only or PARTS, quick=given.quick, load=load))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if not given.quick:
-        save(rows)
 
 
 if __name__ == "__main__":
