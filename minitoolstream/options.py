@@ -8,6 +8,7 @@ from typing import Any
 
 from minitoolstream.domain.checks import fits_a_header
 from minitoolstream.domain.limits import MAX_SINGLE_PUT_BYTES, MIB, MIN_PART_BYTES
+from minitoolstream.domain.pin import OWNER
 from minitoolstream.setting_values import (
     address,
     between,
@@ -66,6 +67,17 @@ _signature_life = between(duration, "1s", "7d")  # of what S3 signs
 _grace = between(duration, "0s", "7d")
 _port = between(integer, 0, 65535)
 _trash_grace = between(duration, "0s", "30d")
+
+
+def _owner_tokens(value: Any) -> dict[str, str]:
+    """Of owners of pins. `api` is whoever has the host's own token, who may act for everybody."""
+    found = named_secrets(value)
+    for owner in found:
+        if owner == "api" or not OWNER.match(owner):
+            raise ValueError(f"{owner!r} cannot be the name of an owner")
+    return found
+
+
 OPTIONS: tuple[Option, ...] = (
     Option("server.host", "127.0.0.1", str, "address the host listens on"),
     Option("server.port", 0, _port, "port of the host; 0: a free one, remembered under `.mts/`"),
@@ -162,7 +174,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("catalog.rf", 1, between(integer, 1, 16), "copies of a pin that names no number"),
     Option("catalog.peers", (), peer_places, "stores of copies: `eu=http://host:9000/bucket?zone=eu,...`"),
     Option("catalog.peer_keys", None, named_secrets, "their credentials: `eu=ACCESS:SECRET,...`", secret=True),
-    Option("catalog.tokens", None, named_secrets, "tokens of owners of pins: `alice=TOKEN,...`", secret=True),
+    Option("catalog.tokens", None, _owner_tokens, "tokens of owners of pins: `alice=TOKEN,...`", secret=True),
     Option("catalog.zone", None, region, "the zone of the messages' own bucket: readers there need no copy"),
     Option("client.region", None, region, "where CLI and SDK are: they read the nearest copy", short="MTS_REGION"),
     Option("catalog.interval", 10.0, between(duration, "10ms", "1d"), "pause between two looks at copies that drift"),

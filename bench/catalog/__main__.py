@@ -1,34 +1,35 @@
-"""`python -m bench.catalog [--quick] [--pins N]`: the catalog against the bare driver and against plain copies, in the
-same run, into bench/results/catalog.*"""
+"""`python -m bench.catalog [--quick] [--only PART] [--pins N]`: the catalog against the bare driver and against plain
+copies, in the same run, and many pins loaded, into bench/results/catalog.*"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import resource
+import math
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.catalog import bare
+from bench.catalog.load import Load
 from minitoolstream.adapters.catalog.cql import CqlCatalog
 from minitoolstream.adapters.catalog.peers import S3Peers
+from minitoolstream.adapters.s3.client import S3Payloads
+from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings, load_settings
-from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BY_OWNER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.pin import Pin, Wish
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services.copy_content import key_of
-from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin
-from minitoolstream.services.place_copies import listed
+from minitoolstream.services.place_copies import assigned, listed, look_at
 from minitoolstream.services.reconcile_copies import AT_ONCE, reconcile_copies
 from tests.catalog_kit import ALICE, NOON, CatalogKit, catalog_kit
 from tests.servers import MinioServer, start_cassandra, start_minio
@@ -36,21 +37,23 @@ from tests.servers import MinioServer, start_cassandra, start_minio
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 IN_FLIGHT = 32
 FLOOR, COPY_FLOOR = 0.7, 0.8
+PARTS = ("statements", "load", "copies")
 KIB = 1024
+TYPE = "application/octet-stream"
 
 
 class Bench:
-    def __init__(self, kit: CatalogKit, settings: Settings, *, quick: bool, pins: int) -> None:
+    def __init__(self, kit: CatalogKit, settings: Settings, *, quick: bool) -> None:
         self.kit = kit
         self.settings = settings
         self.quick = quick
-        self.pins = pins
         self.rounds = 3 if quick else 5
-        self.rows: list[dict[str, Any]] = []
 
     def add(self, measure: str, value: float, unit: str, floor: float | None = None, note: str = "") -> None:
         met = "" if floor is None else ("met" if value >= floor else "not met")
-        self.rows.append({"measure": measure, "value": value, "unit": unit, "floor": floor, "met": met, "note": note})
+        row = {"measure": measure, "value": value, "unit": unit, "floor": floor, "met": met, "note": note}
+        if not self.quick:  # at once: a run that is ended early has told what it measured
+            save([row])
         print(f"  {measure}: {value:.2f} {unit} {met} {note}", flush=True)
 
     async def statements(self) -> None:
@@ -102,78 +105,56 @@ class Bench:
         rate = await _rate([partial(create_pin, self.kit.core, ALICE, cid, Wish()) for cid in cids])
         self.add("a whole pin: row, placement, lists, queue, event, counters", rate, "pins/s")
 
-    async def many(self) -> None:
-        """Rows of many pins, written as they come; then an owner's list to its last page."""
-        store, began, at_once = self.kit.store, time.monotonic(), 500
-        memory = []
-        base = self.kit.now
-        for at in range(0, self.pins, at_once):
-            changes: list[Change] = []
-            for number in range(at, min(at + at_once, self.pins)):
-                pin = _pin(f"many {number}", owner="many", created_at=base - timedelta(seconds=number))
-                changes += [Put(PINS, pin.row()), listed(pin)[0]]
-                changes.append(Put(PLACEMENTS, {**dict(zip(PLACEMENTS.key, pin.key, strict=True)), "actual": {"eu"}}))
-                if number % 86_400 in (0, 43_200):
-                    changes.append(listed(pin)[1])
-            await store.write_each(changes)
-            memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB)
-        days = {(base - timedelta(seconds=number)).strftime("%Y-%m-%d") for number in range(0, self.pins, 3600)}
-        await store.write_each([Put(OWNER_DAYS, {"owner": "many", "day": day}) for day in days])
-        seconds = time.monotonic() - began
-        self.add(f"{self.pins:,} pins loaded", self.pins / seconds, "pins/s", note=f"{seconds:.0f} s")
-        tenth = max(1, len(memory) // 10)
-        self.add(
-            "memory at the end over that after a tenth",
-            memory[-1] / memory[tenth - 1],
-            "x",
-            note=f"{memory[-1]:.0f} MiB",
-        )
-        await self._pages()
-
-    async def _pages(self) -> None:
-        times, cursor, seen = [], None, 0
-        while True:
-            began = time.monotonic()
-            page = await list_pins(self.kit.core, "many", PinFilter(), 1000, cursor)
-            times.append(time.monotonic() - began)
-            seen += len(page.pins)
-            cursor = page.next
-            if cursor is None:
-                break
-        assert seen == self.pins, f"{seen} of {self.pins} were listed"
-        part = max(1, len(times) // 10)
-        ratio = statistics.median(times[-part - 1 : -1] or times[-1:]) / statistics.median(times[:part])
-        self.add("last pages of a list over its first", ratio, "x", note=f"{len(times)} pages of 1,000")
-
-    async def copies(self, peers: S3Peers, size: int, label: str) -> None:
-        """What the reconciler copies a second, against the same copies by the same client without it."""
-        count, ratios, rates = (120 if self.quick else 400), [], []
-        source, plain = peers.payloads("a"), peers.payloads("plain")
-        for number in range(self.rounds):
+    async def copies(self, peers: S3Peers, size: int, label: str, *, from_peer: bool = False, warm_up: int = 1) -> None:
+        """What the reconciler copies a second, against the same copies without it: same client, as many at once."""
+        ratios, rates, core = [], [], self.kit.core
+        count = (200 if self.quick else 600) if size < 1024 * KIB else (60 if self.quick else 200)
+        source, plain = (peers.payloads("a") if from_peer else core.payloads), peers.payloads("plain")
+        for number in range(-warm_up, self.rounds):
             bodies = [f"{label} {number} {at} ".encode().ljust(size, b"x") for at in range(count)]
             cids = [cid_of(body) for body in bodies]
-            for cid, body in zip(cids, bodies, strict=True):
-                await source.put_new(key_of(cid), body, content_type="application/octet-stream")
+            puts = [
+                partial(source.put_new, key_of(cid), body, content_type=TYPE)
+                for cid, body in zip(cids, bodies, strict=True)
+            ]
+            await _rate(puts)
+            await self._wanted([_of_content(cid, size, from_peer=from_peer) for cid in cids], from_peer=from_peer)
 
             async def copy(cid: Cid) -> None:
                 body = await source.get_range(key_of(cid), 0, size - 1)
                 assert cid_of(body) == cid
-                await plain.put_new(key_of(cid), body, content_type="application/octet-stream")
+                await plain.put_new(key_of(cid), body, content_type=TYPE)
 
-            bare_rate = await _rate([partial(copy, cid) for cid in cids], AT_ONCE)
-            for cid in cids:
-                await create_pin(self.kit.core, ALICE, cid, Wish(rf=1, zones=frozenset({"target"})))
-            self.kit.now += timedelta(seconds=5)
-            began = time.monotonic()
-            done = await reconcile_copies(self.kit.core)
-            rate = done.copied / (time.monotonic() - began)
-            assert done.copied == count, done
-            ratios.append(rate / bare_rate)
-            rates.append(rate)
-            self.kit.now += timedelta(hours=1)
-            await reconcile_copies(self.kit.core)
+            async def reconciled() -> float:
+                began = time.monotonic()
+                done = await reconcile_copies(core)
+                assert done.copied == count, done
+                return done.copied / (time.monotonic() - began)
+
+            copies = [partial(copy, cid) for cid in cids]
+            # By turns first: whoever comes second meets sources that are in memory.
+            if number % 2:
+                bare_rate, rate = await _rate(copies, AT_ONCE), await reconciled()
+            else:
+                rate, bare_rate = await reconciled(), await _rate(copies, AT_ONCE)
+            if number >= 0:
+                ratios.append(rate / bare_rate)
+                rates.append(rate)
         note = f"{statistics.median(rates):.0f} copies/s, rounds {min(ratios):.2f} - {max(ratios):.2f}"
         self.add(f"reconciler, {label}", statistics.median(ratios), "x plain copies", COPY_FLOOR, note)
+
+    async def _wanted(self, pins: Sequence[Pin], *, from_peer: bool) -> None:
+        """Rows as whoever pins leaves them: one copy is missing, at the peer b."""
+        changes: list[Change] = []
+        for pin in pins:
+            desired = frozenset("ab" if from_peer else "b")
+            changes += [Put(PINS, pin.row()), *assigned(pin, frozenset(), desired, self.kit.now)]
+            if from_peer:
+                key = dict(zip(PLACEMENTS.key, pin.key, strict=True))
+                changes.append(Put(PLACEMENTS, key, plus={"actual": frozenset("a")}))
+            changes.append(look_at(pin.cid, self.kit.now))
+        await self.kit.store.write_each(changes)
+        self.kit.advance(5)
 
 
 def _changed(pin: Pin) -> dict[str, Any]:
@@ -183,6 +164,12 @@ def _changed(pin: Pin) -> dict[str, Any]:
 def _pin(name: str, **more: Any) -> Pin:
     now = more.pop("created_at", None) or NOON
     return Pin(cid_of(name.encode()), more.pop("owner", "alice"), 1, 0, 1, now, now)
+
+
+def _of_content(cid: Cid, size: int, *, from_peer: bool) -> Pin:
+    source = {"mts.source": f"0 {size} {key_of(cid)}"}
+    metadata = {"mts.zones": "source,target"} if from_peer else {"mts.zones": "target", **source}
+    return Pin(cid, "alice", 1 + from_peer, 0, 1, NOON, NOON, metadata=metadata, size=size)
 
 
 async def _rate(calls: Sequence[Callable[[], Awaitable[object]]], in_flight: int = IN_FLIGHT) -> float:
@@ -197,7 +184,12 @@ async def _rate(calls: Sequence[Callable[[], Awaitable[object]]], in_flight: int
     return len(calls) / (time.monotonic() - began)
 
 
+def keys_of(server: MinioServer) -> tuple[str, str]:
+    return server.root.access_key, server.root.secret_key
+
+
 def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
+    """The peer `plain` is a bucket beside that of `b`: what is copied there costs the same."""
     zones = {"a": "source", "b": "target", "plain": "plain"}
     place = {"a": servers["a"], "b": servers["b"], "plain": servers["b"]}
     environ = {
@@ -206,40 +198,60 @@ def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
             f"{name}={server.endpoint}/{'plain' if name == 'plain' else server.bucket}?zone={zones[name]}"
             for name, server in place.items()
         ),
-        "MTS_CATALOG_PEER_KEYS": ",".join(
-            f"{name}={server.root.access_key}:{server.root.secret_key}" for name, server in place.items()
-        ),
+        "MTS_CATALOG_PEER_KEYS": ",".join(f"{name}={':'.join(keys_of(server))}" for name, server in place.items()),
     }
     return load_settings(environ, cwd=folder)
 
 
-async def measure(folder: Path, *, quick: bool, pins: int) -> list[dict[str, Any]]:
-    cassandra = start_cassandra(folder / "cassandra")
-    servers = {name: start_minio(folder / name) for name in ("a", "b")}
-    servers["b"].s3().create_bucket(Bucket="plain")
+async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> None:
+    # The load may go on in a later run: its engine stays where it is.
+    cassandra = start_cassandra((load.folder if "load" in only else folder) / "cassandra")
+    servers = {name: start_minio(folder / name) for name in ("a", "b")} if "copies" in only else {}
+    for name, bucket in {"a": "messages", "b": "plain"}.items() if servers else ():
+        servers[name].s3().create_bucket(Bucket=bucket)
     try:
-        environ = {"MTS_HOME": str(folder), "MTS_CATALOG_DATABASE": cassandra.url("bench")}
-        settings = load_settings(environ, cwd=folder)
-        kit = catalog_kit(folder, "eu", settings=settings)
-        await kit.store.migrate()
-        bench = Bench(kit, settings, quick=quick, pins=pins)
-        await bench.statements()
-        await bench.service()
-        await bench.many()
-        peers = S3Peers(peers_of(folder, servers))
-        fresh = load_settings({**environ, "MTS_CATALOG_DATABASE": cassandra.url("copies")}, cwd=folder)
-        bench.kit = catalog_kit(folder, settings=fresh)
-        await bench.kit.store.migrate()
-        bench.kit.core.peers = peers
-        await bench.copies(peers, 10 * KIB, "10 KiB")
-        await bench.copies(peers, 1024 * KIB, "1 MiB")
-        await peers.close()
-        await bench.kit.store.close()
+        environ = {"MTS_HOME": str(folder)}
+
+        async def kit_of(keyspace: str, *peers: str) -> tuple[CatalogKit, Settings]:
+            settings = load_settings({**environ, "MTS_CATALOG_DATABASE": cassandra.url(keyspace)}, cwd=folder)
+            kit = catalog_kit(folder, *peers, settings=settings)
+            await kit.store.migrate()
+            return kit, settings
+
+        kit, settings = await kit_of("bench", "eu")
+        bench = Bench(kit, settings, quick=quick)
+        if "statements" in only:
+            await bench.statements()
+            await bench.service()
+        if "load" in only:
+            for row in await load.run(kit):
+                bench.add(*row)
+        if "copies" in only:
+            bench.kit, _ = await kit_of("copies")
+            await _copies(bench, folder, servers, "on Cassandra", warm_up=1 if quick else 6)
+            await bench.kit.store.close()
+            bench.kit = catalog_kit(folder)
+            await _copies(bench, folder, servers, "on SQLite")
+            await bench.kit.store.close()
         await kit.store.close()
-        return bench.rows
     finally:
         for server in (cassandra, *servers.values()):
             server.kill()
+
+
+async def _copies(
+    bench: Bench, folder: Path, servers: dict[str, MinioServer], engine: str, *, warm_up: int = 1
+) -> None:
+    """`warm_up`: rounds before those that count; a JVM takes long to be as fast as it gets."""
+    a = servers["a"]
+    peers = S3Peers(peers_of(folder, servers))
+    messages = S3Payloads(SigV4(a.endpoint, "messages", a.region, *keys_of(a)))
+    bench.kit.core.peers, bench.kit.core.payloads = peers, messages
+    await bench.copies(peers, 10 * KIB, f"10 KiB, {engine}", warm_up=warm_up)
+    await bench.copies(peers, 10 * KIB, f"10 KiB from a peer, {engine}", from_peer=True)
+    await bench.copies(peers, 1024 * KIB, f"1 MiB, {engine}")
+    await messages.close()
+    await peers.close()
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -252,18 +264,29 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def save(fresh: Sequence[dict[str, Any]]) -> None:
+    """What was measured now takes the place of what was measured before."""
+    file = RESULTS / "catalog.json"
+    known = {row["measure"]: row for row in json.loads(file.read_text())["rows"]} if file.exists() else {}
+    known |= {row["measure"]: row for row in fresh}
+    file.write_text(json.dumps({"rows": list(known.values())}, indent=1) + "\n")
+    (RESULTS / "catalog.md").write_text(table(list(known.values())))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.catalog", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; nothing is kept")
+    parser.add_argument("--only", choices=PARTS, action="append", help="some of what is measured; all by default")
     parser.add_argument("--pins", type=int, default=1_000_000, help="how many are loaded")
+    parser.add_argument("--folder", type=Path, help="a load of several runs lies here")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="load so long; the next run goes on")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mts-bench-catalog-"))
+    load = Load(given.folder or folder, given.pins, given.seconds)
     try:
-        rows = asyncio.run(measure(folder, quick=given.quick, pins=given.pins))
+        asyncio.run(measure(folder, given.only or PARTS, quick=given.quick, load=load))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    (RESULTS / "catalog.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    (RESULTS / "catalog.md").write_text(table(rows))
 
 
 if __name__ == "__main__":

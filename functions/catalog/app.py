@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
-from functools import wraps
 
 import msgspec
 
 from minitoolstream.api import parse, parse_catalog, schema_catalog, show_catalog
 from minitoolstream.api.app import App, Request, Response, answer
-from minitoolstream.api.errors import http_status
+from minitoolstream.api.errors import IPFS
 from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.cid import read_cid
 from minitoolstream.domain.errors import MtsError, bad_request
@@ -18,7 +16,7 @@ from minitoolstream.domain.pin import STATUSES, Wish
 from minitoolstream.services import catalog_figures, run_batches
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.follow_subjects import hold_messages
-from minitoolstream.services.list_pins import list_pins
+from minitoolstream.services.list_pins import list_by_time, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.tend_catalog import tend_catalog
@@ -38,7 +36,6 @@ FILTER = {
 }
 VERSION = ({"type": "integer", "minimum": 1}, "only when this is the pin's current version")
 OPERATION = ({"type": "string", "minLength": 1, "maxLength": 200}, "a repeated one is done once")
-IPFS = "/pins"
 
 
 @app.endpoint(
@@ -243,23 +240,6 @@ def _operators_only(request: Request) -> None:
         raise MtsError("forbidden", "this needs the host's own token")
 
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-def _as_ipfs_says(handler: Handler) -> Handler:
-    """Errors in the shape of the Pinning Service API."""
-
-    @wraps(handler)
-    async def wrapped(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except MtsError as error:
-            reason = error.code.upper()
-            return answer({"error": {"reason": reason, "details": error.message}}, http_status(error))
-
-    return wrapped
-
-
 @app.endpoint(
     "GET",
     IPFS,
@@ -271,11 +251,10 @@ def _as_ipfs_says(handler: Handler) -> Handler:
         "meta": ({"type": "string"}, "a JSON object of what their meta must have"),
     },
 )
-@_as_ipfs_says
 async def ipfs_list(request: Request) -> Response:
     wanted = parse_catalog.filter_of(request.query, frozenset({"pinned"}))
     limit = parse.number_of(request.query, "limit", 10, 1, 1000)
-    page = await list_pins(request.core, parse_catalog.actor_of(request).owner, wanted, limit)
+    page = await list_by_time(request.core, parse_catalog.actor_of(request).owner, wanted, limit)
     return answer(show_catalog.ipfs_pins(request.core, page))
 
 
@@ -287,7 +266,6 @@ async def ipfs_list(request: Request) -> Response:
     response=schema_catalog.IpfsPinStatus,
     status=202,
 )
-@_as_ipfs_says
 async def ipfs_add(request: Request) -> Response:
     body, actor = parse.decode(request.body, schema_catalog.IpfsPin), parse_catalog.actor_of(request)
     cid = read_cid(body.cid)
@@ -301,7 +279,6 @@ async def ipfs_add(request: Request) -> Response:
     "IPFS Pinning Service API: a pin",
     response=schema_catalog.IpfsPinStatus,
 )
-@_as_ipfs_says
 async def ipfs_get(request: Request) -> Response:
     state = await get_pin(request.core, parse_catalog.actor_of(request), parse_catalog.cid_of(request, "requestid"))
     return answer(show_catalog.ipfs_status(request.core, state))
@@ -315,7 +292,6 @@ async def ipfs_get(request: Request) -> Response:
     response=schema_catalog.IpfsPinStatus,
     status=202,
 )
-@_as_ipfs_says
 async def ipfs_replace(request: Request) -> Response:
     """The new one is there before the old one goes."""
     old, actor = parse_catalog.cid_of(request, "requestid"), parse_catalog.actor_of(request)
@@ -329,7 +305,6 @@ async def ipfs_replace(request: Request) -> Response:
 
 
 @app.endpoint("DELETE", f"{IPFS}/{{requestid}}", "IPFS Pinning Service API: remove a pin", status=202)
-@_as_ipfs_says
 async def ipfs_remove(request: Request) -> Response:
     cid = parse_catalog.cid_of(request, "requestid")
     await delete_pin(request.core, parse_catalog.actor_of(request), cid)

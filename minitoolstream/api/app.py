@@ -155,10 +155,11 @@ async def _guarded(app: App, route: Route, request: Request) -> Response:
     try:
         response = await container.current().use(handled)
     except MtsError as error:
-        response = error_response(error)
+        response = error_response(error, route.path)
     except Exception:
         _log.exception("a route failed")
-        response = error_response(MtsError("internal", "something went wrong on our side; the log says more"))
+        problem = MtsError("internal", "something went wrong on our side; the log says more")
+        response = error_response(problem, route.path)
     took = (time.perf_counter() - started) * 1000
     _log.info("%s %s %s %d %.1f ms", request.request_id, route.method, route.path, response.status, took)
     return response

@@ -12,6 +12,8 @@ from minitoolstream.domain.errors import MtsError
 if TYPE_CHECKING:
     from minitoolstream.api.app import Response
 
+IPFS = "/pins"
+"""Where the IPFS Pinning Service API begins, whose errors have a shape of their own."""
 STATUSES: dict[str, tuple[int, str]] = {
     "bad_request": (400, "INVALID_ARGUMENT"),
     "codec_not_allowed": (400, "INVALID_ARGUMENT"),
@@ -92,7 +94,12 @@ def error_body(error: MtsError) -> dict[str, dict[str, object]]:
     return {"error": {"code": error.code, "message": error.message, "details": error.details}}
 
 
-def error_response(error: MtsError) -> Response:
+def _ipfs_error_body(error: MtsError) -> dict[str, dict[str, str]]:
+    return {"error": {"reason": error.code.upper(), "details": error.message}}
+
+
+def error_response(error: MtsError, path: str = "") -> Response:
+    """In the shape that clients of `path` know."""
     from minitoolstream.api.app import Response
 
     headers = {"content-type": "application/json"}
@@ -100,4 +107,5 @@ def error_response(error: MtsError) -> Response:
         headers["retry-after"] = str(ceil(error.details.get("retry_after", 1)))
     if error.code == "unauthorized":
         headers["www-authenticate"] = 'Bearer realm="minitoolstream"'
-    return Response(msgspec.json.encode(error_body(error)), http_status(error), headers)
+    body = _ipfs_error_body(error) if f"{path}/".startswith(f"{IPFS}/") else error_body(error)
+    return Response(msgspec.json.encode(body), http_status(error), headers)

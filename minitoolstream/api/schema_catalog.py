@@ -215,7 +215,7 @@ class Checked(msgspec.Struct):
 
 
 class IpfsPin(msgspec.Struct, omit_defaults=True):
-    """Of the Pinning Service API. `origins` are taken and kept, not asked: contents come from peers and messages."""
+    """Of the Pinning Service API. `origins` are not asked: contents come from peers and messages."""
 
     cid: CidText
     name: Name | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from minitoolstream.api import schema_catalog as schema
-from minitoolstream.domain.pin import PIN_TYPES, STATUSES
+from minitoolstream.domain.pin import PIN_TYPES
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.catalog_figures import PeerFigures
 from minitoolstream.services.core import Core
@@ -29,7 +29,7 @@ def pin(state: PinState) -> schema.PinShape:
     return schema.PinShape(
         cid=one.cid.text,
         owner=one.owner,
-        status=STATUSES[one.status],
+        status=state.status,
         rf=one.rf,
         version=one.version or 0,
         created_at=moment(one.created_at),
@@ -40,7 +40,7 @@ def pin(state: PinState) -> schema.PinShape:
         metadata=one.own_metadata,
         zones=sorted(one.zones),
         priority=one.priority,
-        size=one.size,
+        size=state.size,
         expires_at=moment(one.expires_at) if one.expires_at else None,
         pin_type=PIN_TYPES[one.pin_type],
     )
@@ -88,7 +88,7 @@ def ipfs_status(core: Core, state: PinState) -> schema.IpfsPinStatus:
     one = state.pin
     return schema.IpfsPinStatus(
         one.cid.text,
-        STATUSES[one.status],
+        state.status,
         moment(one.created_at),
         schema.IpfsPin(one.cid.text, one.name, None, one.own_metadata or None),
         _delegates(core),

@@ -50,7 +50,7 @@ PLACEMENTS = _table(
     ("cid_bin",),
     "mh_prefix smallint; cid_bin blob; desired set<text>; actual set<text>; failed set<text>; "
     "updated_at timestamp; reconcile_count int; drift_detected boolean; in_progress set<text>; "
-    "last_reconcile timestamp",
+    "last_reconcile timestamp; size bigint",
 )
 BY_PEER = _table(
     "pins_by_peer",

@@ -18,13 +18,14 @@ STATUSES = ("queued", "pinning", "pinned", "failed", "unpinning")
 QUEUED, PINNING, PINNED, FAILED, UNPINNING = range(len(STATUSES))
 PIN_TYPES = ("direct", "recursive", "indirect")
 PEER_STATES = ("queued", "pinning", "pinned", "failed")
+TRIES_BEFORE_FAILED = 3
 NOBODY = "-"
 """The owner of what only messages hold."""
 MAX_NAME, MAX_TAGS, MAX_TAG, MAX_METADATA, MAX_METADATA_TEXT = 255, 64, 128, 64, 2048
 MAX_BATCH = 100_000
 RESERVED = "mts."
 """Names of metadata that are ours begin with it."""
-_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _OPERATION = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOUR = timedelta(hours=1)
@@ -49,7 +50,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`rf` is what all who hold it need together; `own_rf` what its owner asked for."""
+    """`rf` is what all who hold it need together; `own_rf` what its owner asked for. `status` is `queued` or
+    `unpinning`: what became of it, `status_of` tells."""
 
     cid: Cid
     owner: str
@@ -139,6 +141,18 @@ def pin_of(row: Mapping[str, Any]) -> Pin:
     )
 
 
+def status_of(pin: Pin, placement: Mapping[str, Any]) -> int:
+    """The pin's row says what its holders want, the placement what there is."""
+    if pin.ended:
+        return UNPINNING
+    desired, actual = placement.get("desired", frozenset()), placement.get("actual", frozenset())
+    if desired <= actual and len(desired) >= pin.rf:
+        return PINNED
+    if (placement.get("reconcile_count") or 0) >= TRIES_BEFORE_FAILED:
+        return FAILED
+    return PINNING if actual or placement.get("in_progress") else QUEUED
+
+
 def next_version(version: int | None) -> int:
     return (version or 0) + 1
 
@@ -199,7 +213,7 @@ def check_zones(zones: Collection[str]) -> frozenset[str]:
 
 
 def check_owner_name(owner: str) -> str:
-    if not _OWNER.match(owner):
+    if not OWNER.match(owner):
         raise bad_request("owner: 1 to 100 letters, digits and . _ @ -", field="owner")
     return owner
 

@@ -62,6 +62,8 @@ def check_rf(rf: int, peers: Iterable[Peer], zones: Collection[str] = ()) -> int
         raise MtsError("bad_request", f"rf must be from 1 to {MAX_RF}", {"field": "rf"})
     if rf > len(fitting):
         where = f" in {', '.join(sorted(zones))}" if zones else ""
+        if not fitting and not zones:
+            where = " that could hold it: MTS_CATALOG_PEERS names none, or all are lost"
         raise MtsError(
             "bad_request", f"rf is {rf}, and there are {len(fitting)} peers{where}", {"field": "rf", "peers": fitting}
         )

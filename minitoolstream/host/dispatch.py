@@ -60,7 +60,7 @@ class Dispatcher:
             return await self._run(exchange)
         except MtsError as error:
             exchange.error = error
-            response = error_response(error)
+            response = error_response(error, exchange.path)
             if error.code == "method_not_allowed":
                 response.headers["allow"] = ", ".join(error.details["allow"])
             return response
@@ -73,7 +73,7 @@ class Dispatcher:
                 "something went wrong on our side; the log has more under this request id",
                 {"request_id": exchange.request_id},
             )
-            return error_response(exchange.error)
+            return error_response(exchange.error, exchange.path)
 
     async def _run(self, exchange: Exchange) -> Response:
         headers = exchange.headers

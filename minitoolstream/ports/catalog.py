@@ -40,6 +40,9 @@ class CatalogStore(Protocol):
     """Rows of the catalog's tables. Every failure is an MtsError; `unavailable` when the engine is down, and then what
     was being written may or may not be."""
 
+    batch: int
+    """Changes that one `write` should have at most: engines split, or warn of, larger ones."""
+
     async def get(self, table: Table, key: Key) -> Row | None: ...
 
     async def get_many(self, table: Table, keys: Sequence[Key]) -> list[Row | None]: ...

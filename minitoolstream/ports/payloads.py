@@ -93,6 +93,9 @@ class PayloadStore(Protocol):
     async def get_whole(self, name: str, size: int) -> bytes:
         """An object of exactly this size; MtsError `size_mismatch` when it has another one."""
 
+    async def get_begin(self, name: str, most: int) -> tuple[bytes, int]:
+        """At most so many of its first bytes, and the size of all; MtsError `payload_missing` when it is not there."""
+
     async def find(self, name: str) -> ObjectInfo | None:
         """Ask by listing, which answers while a PUT on the key is still running (rule 10)."""
 

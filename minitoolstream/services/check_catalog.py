@@ -10,11 +10,12 @@ from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEM
 from minitoolstream.domain.cid import Cid, read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Pin, day_of, pin_of, ttl_bucket
+from minitoolstream.domain.placement import Peer
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.core import Core
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import expires, listed, look_at
+from minitoolstream.services.place_copies import desired_of, expires, listed, live_peers, look_at
 
 _PAGE = 500
 _MOST = 1000
@@ -46,9 +47,11 @@ class _Check:
         self._mend = mend
         self._deep = deep
         self._now = core.wall()
+        self._peers: list[Peer] = []
         self.report = CatalogReport()
 
     async def run(self) -> CatalogReport:
+        self._peers = await live_peers(self._core)
         async for rows in _all(self._core, PINS):
             placements = await self._core.catalog.get_many(PLACEMENTS, [_key(row) for row in rows])
             for row, placement in zip(rows, placements, strict=True):
@@ -56,6 +59,8 @@ class _Check:
                 pin = pin_of(row)
                 if self._now - pin.updated_at > _UNDER_WAY:
                     await self._pin(pin, placement)
+                if self._deep and placement is not None and not pin.ended:
+                    await self._copies_of(pin, placement)
         async for rows in _all(self._core, PLACEMENTS):
             pins = await self._core.catalog.get_many(PINS, [_key(row) for row in rows])
             for row, there in zip(rows, pins, strict=True):
@@ -92,19 +97,21 @@ class _Check:
         if placement is None:
             await self._tell("pin without a placement", pin.cid, look)
             return
-        if placement["desired"] != placement["actual"] or placement["in_progress"]:
+        wanted = desired_of(pin, self._peers, placement["actual"])
+        if placement["desired"] != wanted:
+            about = f"wanted {_names(placement['desired'])}, to be wanted {_names(wanted)}"
+            await self._tell("not wanted where it should be", pin.cid, look, about)
+        elif placement["desired"] != placement["actual"] or placement["in_progress"]:
             about = f"wanted {_names(placement['desired'])}, there {_names(placement['actual'])}"
             await self._tell("drift", pin.cid, look, about)
         await self._rows_of(pin, placement)
-        if self._deep:
-            await self._copies_of(pin, placement)
 
     async def _rows_of(self, pin: Pin, placement: Row) -> None:
         keys = [(peer, *pin.key) for peer in sorted(placement["actual"])]
         for key, row in zip(keys, await self._core.catalog.get_many(BY_PEER, keys), strict=True):
             if row is None or row["state"] != 2:
                 names = dict(zip(BY_PEER.key, key, strict=True))
-                state = {"state": 2, "last_seen": self._now, "pin_size": pin.size}
+                state = {"state": 2, "last_seen": self._now, "pin_size": placement["size"]}
                 await self._tell("not in its peer's list", pin.cid, [Put(BY_PEER, {**names, **state})], key[0])
         entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
         if await self._core.catalog.get(BY_OWNER, entry) is None:
@@ -115,6 +122,7 @@ class _Check:
                 await self._tell("not in the queue of its end", pin.cid, [expires(pin.cid, pin.expires_at, self._now)])
 
     async def _copies_of(self, pin: Pin, placement: Row) -> None:
+        """A copy is counted after it is there, and no more before it goes: one that is missing was lost."""
         known = {peer.id for peer in self._core.peers.peers()}
         for peer in sorted(placement["actual"] & known):
             self.report.copies += 1
@@ -123,10 +131,15 @@ class _Check:
             except MtsError as error:
                 await self._tell("peer not reached", pin.cid, [], f"{peer}: {error.message}")
                 continue
-            if there is None or (pin.size is not None and there.size != pin.size):
+            fits = there is not None and placement["size"] in (None, there.size)
+            if not fits and await self._still_counted(pin, peer):
                 key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
                 lost = Put(PLACEMENTS, {**key, "drift_detected": True}, minus={"actual": frozenset({peer})})
                 await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)
+
+    async def _still_counted(self, pin: Pin, peer: str) -> bool:
+        placement = await self._core.catalog.get(PLACEMENTS, pin.key)
+        return placement is not None and peer in placement["actual"]
 
     async def _by_peer(self, row: Row, placement: Row | None) -> None:
         """A row without a placement; one of a peer that has nothing to do with it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,8 +12,8 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.pin import Pin
 from minitoolstream.ports import PayloadStore
-from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
+from minitoolstream.services.pin_holders import refs_of
 
 T = TypeVar("T")
 PREFIX = "cid/"
@@ -37,38 +37,38 @@ def key_of(cid: Cid) -> str:
     return f"{PREFIX}{cid}"
 
 
-def sources(core: Core, cid: Cid, pin: Pin | None, actual: Sequence[str], refs: Sequence[Row]) -> list[Source]:
-    """Where its bytes may be: messages that hold it, or of which it was made, peers that have it, and then those that
-    may."""
-    found = [
-        Source("the messages' bucket", core.payloads, ref["object_name"], ref["first_byte"] or 0, ref["size"])
-        for ref in refs
-        if ref["object_name"]
-    ]
+async def sources(core: Core, cid: Cid, pin: Pin | None, actual: Iterable[str]) -> AsyncIterator[Source]:
+    """Where its bytes may be: the message of which it was made, peers that have it, messages that hold it, and then
+    peers that may have it. What costs a look comes late."""
     if pin is not None and pin.source is not None:
         first, size, name = pin.source
-        found.append(Source("the messages' bucket", core.payloads, name, first, size))
+        yield Source("the messages' bucket", core.payloads, name, first, size)
     known = [peer.id for peer in core.peers.peers()]
-    order = [peer for peer in actual if peer in known] + [peer for peer in known if peer not in actual]
-    return found + [Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid)) for peer in order]
+    held = [peer for peer in actual if peer in known]
+    for peer in held:
+        yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
+    for ref in await refs_of(core, cid):
+        if ref["object_name"]:
+            yield Source("the messages' bucket", core.payloads, ref["object_name"], ref["first_byte"] or 0, ref["size"])
+    for peer in known:
+        if peer not in held:
+            yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
 
 
-async def copy_content(cid: Cid, target: PayloadStore, found: Sequence[Source]) -> int:
+async def copy_content(cid: Cid, target: PayloadStore, found: AsyncIterator[Source]) -> int:
     """Its size. The first source that has it whole is used; MtsError of the last one when none has."""
     problem = MtsError("payload_missing", "no store has its bytes")
     key = key_of(cid)
-    for source in found:
+    async for source in found:
         if source.store is target:
             continue
         try:
-            size = source.size if source.size is not None else await _size_of(source)
-            if size is None:
-                continue
-            return await _copy(cid, target, key, source, size)
+            return await _copy(cid, target, key, source)
         except MtsError as error:
             if error.details.get("at_target"):
                 raise
-            problem = MtsError(error.code, f"{source.name}: {error.message}", error.details)
+            if error.code != "payload_missing" or source.size is not None:
+                problem = MtsError(error.code, f"{source.name}: {error.message}", error.details)
     # Looked at last: it costs a request, and most have it from elsewhere.
     size = await _there_already(cid, target, key)
     if size is None:
@@ -82,28 +82,30 @@ async def _there_already(cid: Cid, target: PayloadStore, key: str) -> int | None
     if there is None:
         return None
     digest = hashlib.sha256()
-    async for _, body in _parts(Source("", target, key), there.size):
+    async for _, body in _parts(Source("", target, key), b"", there.size):
         digest.update(body)
     _check(cid, digest.digest())
     return there.size
 
 
-async def _size_of(source: Source) -> int | None:
-    about = await source.store.find(source.key)
-    return about.size if about else None
-
-
-async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> int:
+async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source) -> int:
+    begin, size = await _begin(source)
     if size <= PART:
-        body = await source.store.get_range(source.key, source.first, source.first + size - 1) if size else b""
-        _check(cid, hashlib.sha256(body).digest())
-        await at_target(_put(target, key, body))
+        _check(cid, hashlib.sha256(begin).digest())
+        await at_target(_put(target, key, begin))
         return size
     there = await at_target(target.find(key))
-    if there is not None and there.size == size:
-        return size
-    await _copy_parts(cid, target, key, source, size)
+    if there is None or there.size != size:
+        await _copy_parts(cid, target, source, begin, size)
     return size
+
+
+async def _begin(source: Source) -> tuple[bytes, int]:
+    """The first part, which is most often the whole, and the size of all."""
+    if source.size is None:
+        return await source.store.get_begin(source.key, PART)
+    last = source.first + min(source.size, PART) - 1
+    return await source.store.get_range(source.key, source.first, last) if source.size else b"", source.size
 
 
 async def _put(target: PayloadStore, key: str, body: bytes) -> None:
@@ -118,11 +120,12 @@ async def _put(target: PayloadStore, key: str, body: bytes) -> None:
             raise MtsError("size_mismatch", "the peer has something else under this name") from None
 
 
-async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> None:
+async def _copy_parts(cid: Cid, target: PayloadStore, source: Source, begin: bytes, size: int) -> None:
+    key = key_of(cid)
     multipart = await at_target(target.create_multipart(key, content_type=_TYPE, metadata={}))
     try:
         parts, digest = [], hashlib.sha256()
-        async for number, body in _parts(source, size):
+        async for number, body in _parts(source, begin, size):
             digest.update(body)
             parts.append(await at_target(target.put_part(key, multipart, number, body)))
         _check(cid, digest.digest())
@@ -132,10 +135,11 @@ async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, 
         raise
 
 
-async def _parts(source: Source, size: int) -> AsyncIterator[tuple[int, bytes]]:
+async def _parts(source: Source, begin: bytes, size: int) -> AsyncIterator[tuple[int, bytes]]:
+    """`begin`: the first of them, where it was read already."""
     for number, at in enumerate(range(0, size, PART), 1):
-        last = min(at + PART, size) - 1
-        yield number, await source.store.get_range(source.key, source.first + at, source.first + last)
+        first, last = source.first + at, source.first + min(at + PART, size) - 1
+        yield number, begin if at < len(begin) else await source.store.get_range(source.key, first, last)
 
 
 def _check(cid: Cid, digest: bytes) -> None:

@@ -35,6 +35,11 @@ class Reference:
     first_byte: int | None
     size: int
 
+    @property
+    def source(self) -> dict[str, str]:
+        """As a pin keeps it: then its first copy needs no look at its references."""
+        return {"mts.source": f"{self.first_byte or 0} {self.size} {self.object_name}"}
+
 
 async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
     """Repeating it changes nothing."""
@@ -54,7 +59,8 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
         refs = await refs_of(core, cid)
         before = await find_pin(core, cid)
         if before is None:
-            fresh = with_needs(Pin(cid, NOBODY, 1, QUEUED, 1, now, now, size=reference.size), refs)
+            fresh = Pin(cid, NOBODY, 1, QUEUED, 1, now, now, metadata=reference.source, size=reference.size)
+            fresh = with_needs(fresh, refs)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 await count(core, cid, 1, reference.size)
                 return await _follow(core, fresh, None)

@@ -34,7 +34,8 @@ class PinFilter:
     metadata: Mapping[str, str] | None = None
 
     def takes(self, pin: Pin) -> bool:
-        fits = STATUSES[pin.status] in self.statuses and (self.tag is None or self.tag in pin.tags)
+        """Whether it fits in all but its status, which its placement tells."""
+        fits = not pin.ended and (self.tag is None or self.tag in pin.tags)
         fits = fits and (self.before is None or pin.created_at < self.before)
         fits = fits and (self.after is None or pin.created_at > self.after)
         fits = fits and all(pin.own_metadata.get(name) == value for name, value in (self.metadata or {}).items())
@@ -58,21 +59,57 @@ class PinPage:
 async def list_pins(core: Core, owner: str, wanted: PinFilter, limit: int, cursor: str | None = None) -> PinPage:
     if wanted.cids is not None:
         return await _named(core, owner, wanted, limit)
-    found: list[Pin] = []
+    found: list[PinState] = []
     looked, last = 0, None
     async for rows in _backwards(core, owner, wanted, read_cursor(cursor) if cursor else None):
-        pins = await core.catalog.get_many(PINS, [(read_binary(row["cid_bin"]).prefix, row["cid_bin"]) for row in rows])
-        for row, there in zip(rows, pins, strict=True):
+        fitting = await _fitting(core, wanted, rows)
+        for row in rows:
             if looked >= LOOKED_AT or len(found) == limit:
                 assert last is not None
-                return PinPage(await _placed(core, found), write_cursor(last))
+                return PinPage(found, write_cursor(last))
             looked, last = looked + 1, row
-            pin = pin_of(there) if there is not None else None
-            # An entry may be older than the pin it leads to: it has another owner, or begun anew.
-            current = pin is not None and (pin.owner, pin.created_at) == (row["owner"], row["created_at"])
-            if pin is not None and current and wanted.takes(pin):
-                found.append(pin)
-    return PinPage(await _placed(core, found), None)
+            if row["cid_bin"] in fitting:
+                found.append(fitting[row["cid_bin"]])
+    return PinPage(found, None)
+
+
+async def list_by_time(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPage:
+    """For callers who go on with `before` the last one's time: a page has at least one pin unless it is the last, and
+    pins of the same moment come in one page."""
+    page = await list_pins(core, owner, wanted, limit)
+    while not page.pins and page.next:
+        page = await list_pins(core, owner, wanted, limit, page.next)
+    if not page.next:
+        return page
+    last = page.pins[-1].pin.created_at
+    earlier = [state for state in page.pins if state.pin.created_at != last]
+    if earlier or wanted.cids is not None:
+        return PinPage(earlier or page.pins, page.next)
+    # All of one moment: then these, and the rest of them, however many there are.
+    return PinPage(page.pins + await _rest_of(core, owner, wanted, page, last), page.next)
+
+
+async def _rest_of(core: Core, owner: str, wanted: PinFilter, page: PinPage, moment: datetime) -> list[PinState]:
+    found: list[PinState] = []
+    while page.next:
+        page = await list_pins(core, owner, wanted, _AT_ONCE, page.next)
+        same = [state for state in page.pins if state.pin.created_at == moment]
+        found += same
+        if len(same) < len(page.pins):
+            break
+    return found
+
+
+async def _fitting(core: Core, wanted: PinFilter, rows: list[Row]) -> dict[bytes, PinState]:
+    """Pins that these entries of a list lead to, if they are wanted. An entry may be older than its pin, which has
+    another owner then, or begun anew."""
+    keys = [(read_binary(row["cid_bin"]).prefix, row["cid_bin"]) for row in rows]
+    current = [
+        pin_of(there)
+        for row, there in zip(rows, await core.catalog.get_many(PINS, keys), strict=True)
+        if there is not None and (there["owner"], there["created_at"]) == (row["owner"], row["created_at"])
+    ]
+    return {state.pin.cid.binary: state for state in await _placed(core, wanted, current)}
 
 
 async def _backwards(
@@ -106,13 +143,17 @@ async def _backwards(
 async def _named(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPage:
     keys = [(cid.prefix, cid.binary) for cid in wanted.cids or ()]
     pins = [pin_of(row) for row in await core.catalog.get_many(PINS, keys) if row is not None]
-    mine = sorted((pin for pin in pins if pin.owner == owner and wanted.takes(pin)), key=lambda pin: pin.created_at)
-    return PinPage(await _placed(core, mine[::-1][:limit]), None)
+    mine = sorted((pin for pin in pins if pin.owner == owner), key=lambda pin: pin.created_at, reverse=True)
+    found = await _placed(core, wanted, mine)
+    more = len(found) > limit
+    return PinPage(found[:limit], write_cursor(found[limit - 1].pin.row()) if more else None)
 
 
-async def _placed(core: Core, pins: list[Pin]) -> list[PinState]:
-    placements = await core.catalog.get_many(PLACEMENTS, [pin.key for pin in pins])
-    return [PinState(pin, placement or {}) for pin, placement in zip(pins, placements, strict=True)]
+async def _placed(core: Core, wanted: PinFilter, pins: list[Pin]) -> list[PinState]:
+    fitting = [pin for pin in pins if wanted.takes(pin)]
+    placements = await core.catalog.get_many(PLACEMENTS, [pin.key for pin in fitting])
+    states = [PinState(pin, placement or {}) for pin, placement in zip(fitting, placements, strict=True)]
+    return [state for state in states if state.status in wanted.statuses]
 
 
 def write_cursor(row: Row) -> str:

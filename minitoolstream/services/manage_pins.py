@@ -13,6 +13,7 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import (
     NOBODY,
     QUEUED,
+    STATUSES,
     UNPINNING,
     Pin,
     Wish,
@@ -21,6 +22,7 @@ from minitoolstream.domain.pin import (
     next_version,
     no_such_pin,
     stale,
+    status_of,
 )
 from minitoolstream.domain.placement import Peer, check_rf
 from minitoolstream.ports.catalog import Change, Row
@@ -58,6 +60,15 @@ class PinState:
     pin: Pin
     placement: Row
 
+    @property
+    def status(self) -> str:
+        return STATUSES[status_of(self.pin, self.placement)]
+
+    @property
+    def size(self) -> int | None:
+        """None as long as nobody has seen its bytes."""
+        return self.pin.size if self.pin.size is not None else self.placement.get("size")
+
 
 async def create_pin(
     core: Core, actor: Actor, cid: Cid, wish: Wish, operation_id: str | None = None
@@ -75,7 +86,7 @@ async def create_pin(
     created = before is None or before.owner == NOBODY or before.ended
     changes, placement = await _followers(core, pin, before, peers)
     written = core.catalog.write([*changes, event(cid, now, "pinned", actor.owner, rf=pin.rf)])
-    await asyncio.gather(written, *([count(core, cid, 1)] if before is None else []))
+    await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
     await operation.done(created=created)
     return PinState(pin, placement), created
 
@@ -182,6 +193,7 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
         there, refs = await asyncio.gather(find_pin(core, cid), refs_of(core, cid))
         if there is None:
             fresh = _changed(core, Pin(cid, actor.owner, 1, QUEUED, None, now, now), wish, refs)
+            fresh = replace(fresh, size=fresh.source[1] if fresh.source else None)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 return fresh, None
             continue
@@ -223,8 +235,7 @@ def _changed(core: Core, pin: Pin, wish: Wish, refs: list[Row]) -> Pin:
         version=next_version(pin.version),
         updated_at=core.wall(),
     )
-    after = with_needs(after, refs, rf=wish.rf, zones=wish.zones)
-    return replace(after, status=QUEUED) if (after.rf, after.zones) != (pin.rf, pin.zones) else after
+    return with_needs(after, refs, rf=wish.rf, zones=wish.zones)
 
 
 async def _followers(core: Core, pin: Pin, before: Pin | None, peers: Sequence[Peer]) -> tuple[list[Change], Row]:
@@ -248,7 +259,8 @@ def _rf(core: Core, wish: Wish) -> int:
 
 
 def _words(wish: Wish) -> tuple[object, ...]:
-    return (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority, wish.expires_at)
+    named = (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority)
+    return (*named, wish.expires_at, wish.keep)
 
 
 def _busy(cid: Cid) -> MtsError:

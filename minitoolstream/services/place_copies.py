@@ -96,9 +96,10 @@ async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:
     number = int.from_bytes(cid.digest[:1], "big")
     slice_number = number - 256 if number >= 128 else number
     prefix = signed_prefix(int.from_bytes(cid.digest[:2], "big"))
+    added = {name: amount for name, amount in (("pins", pins), ("bytes", size)) if amount}
     await asyncio.gather(
-        core.catalog.add(STATS, (ALL, "pins"), {"value": pins}),
-        core.catalog.add(PARTITION_STATS, (slice_number, prefix), {"pins": pins, "bytes": size}),
+        core.catalog.add(PARTITION_STATS, (slice_number, prefix), added),
+        *([core.catalog.add(STATS, (ALL, "pins"), {"value": pins})] if pins else []),
     )
 
 

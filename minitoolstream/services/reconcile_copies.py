@@ -13,27 +13,19 @@ from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, 
 from minitoolstream.domain.cid import read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import day_of, pin_of
-from minitoolstream.domain.placement import Peer
 from minitoolstream.ports.catalog import Put, Row
 from minitoolstream.services.claims import SECONDS, give_up_claim, take_claim
 from minitoolstream.services.core import Core
 from minitoolstream.services.place_copies import ALL, SLICES, live_peers
-from minitoolstream.services.settle_copies import Content, Counts
+from minitoolstream.services.settle_copies import Content, Counts, Run
 from minitoolstream.services.watch_peers import watch_peers
+from minitoolstream.services.write_together import Together
 
 AT_ONCE = 16
 """Copies on their way."""
 _CONTENTS_AT_ONCE = 64
 _PAGE = 256
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
-
-
-class _Limits:
-    """Rows wait for the engine, copies for the stores: neither takes the other's place."""
-
-    def __init__(self) -> None:
-        self.contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
-        self.copies = asyncio.Semaphore(AT_ONCE)
 
 
 @dataclass(slots=True)
@@ -46,11 +38,19 @@ class _Share:
     ends: float = 0.0
 
     async def take(self) -> None:
-        wanted = self.slices or range(SLICES)
+        """Of slices in which something is due; then, those that it has, for longer."""
+        wanted = self.slices or await self._due()
         began = time.monotonic()
         taken = await asyncio.gather(*(take_claim(self.core, _name(number), self.holder) for number in wanted))
         self.slices = [number for number, got in zip(wanted, taken, strict=True) if got]
         self.ends = began + SECONDS
+
+    async def _due(self) -> list[int]:
+        until = (self.core.wall(),)
+        firsts = await asyncio.gather(
+            *(self.core.catalog.page(QUEUE, (number,), 1, until=until) for number in range(SLICES))
+        )
+        return [number for number, first in enumerate(firsts) if first]
 
     async def keep(self) -> None:
         while True:
@@ -59,8 +59,7 @@ class _Share:
                 await self.take()
 
     async def give_up(self) -> None:
-        for number in self.slices:
-            await give_up_claim(self.core, _name(number), self.holder)
+        await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
 
     def holds(self) -> bool:
         return self.ends - time.monotonic() > _LONGEST_REQUEST
@@ -86,35 +85,34 @@ async def _claimed(core: Core) -> AsyncIterator[_Share]:
 
 async def reconcile_copies(core: Core) -> Counts:
     """All that is due now. Any number of these may run at once: each content is one's at a time."""
-    counts = Counts()
     if not core.peers.peers():
-        return counts
+        return Counts()
     began = time.monotonic()
     await watch_peers(core)
     peers = await live_peers(core)
-    limits = _Limits()
+    # Rows wait for the engine, copies for the stores: neither takes the other's place.
+    contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
     async with _claimed(core) as share:
-        await asyncio.gather(*(_slice(share, number, peers, counts, limits) for number in list(share.slices)))
-    await _note(core, counts, time.monotonic() - began)
-    return counts
+        run = Run(core, peers, share.holds, Together(core.catalog), asyncio.Semaphore(AT_ONCE))
+        await asyncio.gather(*(_slice(share, number, run, contents) for number in list(share.slices)))
+    await _note(core, run.counts, time.monotonic() - began)
+    return run.counts
 
 
-async def _slice(share: _Share, number: int, peers: list[Peer], counts: Counts, limits: _Limits) -> None:
+async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semaphore) -> None:
     core = share.core
     after: tuple[object, ...] = ()
     running: set[asyncio.Task[None]] = set()
     due = core.wall()
 
     async def settle(entry: Row, rows: tuple[Row | None, Row | None]) -> None:
-        async with limits.contents:
+        async with contents:
             if number not in share.slices:
                 return
             pin, placement = rows
             cid = read_binary(entry["cid_bin"])
             known = pin_of(pin) if pin else None
-            await Content(
-                core, cid, entry, known, placement or {}, peers, counts, core.wall(), share.holds, limits.copies
-            ).settle()
+            await Content(run, cid, entry, known, placement or {}, core.wall()).settle()
 
     try:
         while True:

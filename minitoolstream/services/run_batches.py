@@ -34,7 +34,8 @@ async def start_batch(
     if kind == "pin":
         rf = int(core.settings["catalog.rf"]) if wish.rf is None else wish.rf
         check_rf(rf, await live_peers(core), wish.zones or ())
-    operation = Operation(core, actor.owner, operation_id, kind, [cid.text for cid in cids], wish.rf, wish.tags)
+    asked = (kind, [cid.text for cid in cids], wish.rf, wish.tags, wish.zones)
+    operation = Operation(core, actor.owner, operation_id, *asked)
     if (answer := await operation.answer()) is not None:
         return await get_batch(core, actor, answer["batch_id"])
     batch_id = f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(6)}"

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, QUEUE
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.pin import FAILED, PINNED, PINNING, QUEUED, Pin, next_version
+from minitoolstream.domain.pin import Pin
 from minitoolstream.domain.placement import Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import copy_content, key_of, sources
 from minitoolstream.services.core import Core
-from minitoolstream.services.pin_holders import change_pin, find_pin, refs_of
+from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import assigned, count, desired_of, event, listed, look_at, soon, unlisted
+from minitoolstream.services.write_together import Together
 
-TRIES_BEFORE_FAILED = 3
 _MAYBE_COMING = timedelta(seconds=60)
 """An entry of the queue is written before its pin is."""
 _FULL_FOR = timedelta(minutes=10)
@@ -43,22 +43,43 @@ class Counts:
 
 
 @dataclass(slots=True)
+class Run:
+    """What all contents of a run share."""
+
+    core: Core
+    peers: list[Peer]
+    holds: Callable[[], bool]
+    """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
+    writing: Together
+    copying: asyncio.Semaphore
+    counts: Counts = field(default_factory=Counts)
+
+
+@dataclass(slots=True)
 class Content:
     """A content under the claim of its slice: nobody else moves its copies meanwhile."""
 
-    core: Core
+    run: Run
     cid: Cid
     entry: Row
     pin: Pin | None
     placement: Row
-    peers: list[Peer]
-    counts: Counts
     now: datetime
-    holds: Callable[[], bool]
-    """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
-    copying: asyncio.Semaphore
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, MtsError] = field(default_factory=dict)
+
+    @property
+    def core(self) -> Core:
+        return self.run.core
+
+    @property
+    def counts(self) -> Counts:
+        return self.run.counts
+
+    @property
+    def _size(self) -> int | None:
+        """As it is known from earlier."""
+        return self.placement.get("size") or (self.pin.size if self.pin is not None else None)
 
     @property
     def _key(self) -> Row:
@@ -73,10 +94,10 @@ class Content:
             await self._forget_unless_new()
             return
         held = self._set("actual")
-        wanted = desired_of(self.pin, self.peers, held) if self.pin is not None else _NONE
+        wanted = desired_of(self.pin, self.run.peers, held) if self.pin is not None else _NONE
         before = self._set("desired")
         if wanted != before and self.pin is not None:
-            await self.core.catalog.write(assigned(self.pin, before, wanted, self.now))
+            await self.run.writing.write(assigned(self.pin, before, wanted, self.now))
         made = await self._copy(wanted - held) if wanted - held else _NONE
         have = held | made
         # A copy that is not wanted goes when those that are wanted are there: never fewer than before.
@@ -86,19 +107,19 @@ class Content:
 
     async def _forget_unless_new(self) -> None:
         if self.now - self.entry["due"] < _MAYBE_COMING:
-            await self.core.catalog.write([look_at(self.cid, self.entry["due"] + _MAYBE_COMING), self._done()])
+            await self.run.writing.write([look_at(self.cid, self.entry["due"] + _MAYBE_COMING), self._done()])
         else:
-            await self.core.catalog.write([self._done()])
+            await self.run.writing.write([self._done()])
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
-        start = Put(PLACEMENTS, self._key, plus={"in_progress": missing})
-        _, refs = await asyncio.gather(self.core.catalog.write([start]), refs_of(self.core, self.cid))
-        found = sources(self.core, self.cid, self.pin, sorted(self._set("actual")), refs)
+        await self.run.writing.write([Put(PLACEMENTS, self._key, plus={"in_progress": missing})])
+        held = sorted(self._set("actual"))
 
         async def copy(peer: str) -> None:
             try:
-                async with self.copying:
+                async with self.run.copying:
+                    found = sources(self.core, self.cid, self.pin, held)
                     self.sizes[peer] = await copy_content(self.cid, self.core.peers.payloads(peer), found)
             except MtsError as error:
                 self.problems[peer] = error
@@ -113,13 +134,13 @@ class Content:
     async def _remove(self, leftovers: frozenset[str]) -> frozenset[str]:
         """They leave `actual` first: a pin that comes back must not count on them."""
         leaving = Put(PLACEMENTS, self._key, plus={"in_progress": leftovers}, minus={"actual": leftovers})
-        await self.core.catalog.write([leaving])
+        await self.run.writing.write([leaving])
         known = {peer.id for peer in self.core.peers.peers()}
         gone = set(leftovers - known)  # what is not configured any more cannot be asked
 
         async def remove(peer: str) -> None:
             try:
-                if not self.holds():
+                if not self.run.holds():
                     raise unavailable("the claim on this content ends")
                 if await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
                     gone.add(peer)
@@ -128,8 +149,8 @@ class Content:
 
         await asyncio.gather(*map(remove, leftovers & known))
         self.counts.removed += len(gone)
-        if self.pin is not None and self.pin.size:
-            self.counts.by_peer.subtract(dict.fromkeys(gone & self._set("actual"), self.pin.size))
+        if self._size:
+            self.counts.by_peer.subtract(dict.fromkeys(gone & self._set("actual"), self._size))
         return frozenset(gone)
 
     async def _finish(
@@ -142,6 +163,9 @@ class Content:
         tries = 0 if settled else int(self.placement.get("reconcile_count") or 0) + 1
         failed = frozenset(self.problems) & wanted
         row = {"reconcile_count": tries, "last_reconcile": self.now, "drift_detected": not settled}
+        size = next(iter(self.sizes.values()), None)
+        if size is not None and size != self.placement.get("size"):
+            row["size"] = size
         changed = {"actual": made, "failed": failed}
         over = {"in_progress": made | failed | gone, "failed": (made | gone) & self._set("failed")}
         changes: list[Change] = [
@@ -154,11 +178,12 @@ class Content:
             *(Put(BY_PEER, self._peer_row(peer)) for peer in made | failed),
             *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
         ]
-        await asyncio.gather(self.core.catalog.write_each(changes), self._set_status(wanted, have, tries))
         await self._note_full()
-        # Last: until then, whoever dies leaves it to be looked at.
+        if size and not self._size:
+            await count(self.core, self.cid, 0, size)
+        # All in one: whoever dies before leaves it to be looked at.
         later = [] if settled else [look_at(self.cid, soon(self.now, next_look(tries)))]
-        await self.core.catalog.write([*later, self._done()])
+        await self.run.writing.write([*changes, *later, self._done()])
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
@@ -172,21 +197,7 @@ class Content:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""
         full = [peer for peer, error in self.problems.items() if error.details.get("full")]
         rows = [Put(PEERS, {"peer_id": peer, "full_until": self.now + _FULL_FOR, "reason": "full"}) for peer in full]
-        await self.core.catalog.write(rows)
-
-    async def _set_status(self, wanted: frozenset[str], have: frozenset[str], tries: int) -> None:
-        """A pin that was changed meanwhile is looked at again: whoever changed it has put it into the queue."""
-        pin = self.pin
-        if pin is None or pin.ended:
-            return
-        enough = wanted <= have and len(wanted) >= pin.rf
-        status = PINNED if enough else FAILED if tries >= TRIES_BEFORE_FAILED else PINNING if have else QUEUED
-        size = next(iter(self.sizes.values()), pin.size)
-        if (status, size) == (pin.status, pin.size):
-            return
-        after = replace(pin, status=status, size=size, version=next_version(pin.version), updated_at=self.now)
-        if await change_pin(self.core, pin, after) and not pin.size and size:
-            await count(self.core, self.cid, 0, size)
+        await self.run.writing.write(rows)
 
     async def _end(self) -> None:
         """Nothing of it is left but rows: the pin goes last, and only if nobody has taken it up again."""
@@ -204,14 +215,14 @@ class Content:
         await self.core.catalog.write([*changes, self._done()])
         if pin is not None:
             self.counts.ended += 1
-            await count(self.core, self.cid, -1, -(pin.size or 0))
+            await count(self.core, self.cid, -1, -(self._size or 0))
             await self._came_back()
 
     async def _came_back(self) -> None:
         """A pin that was made anew between the row's end and that of its placement needs its rows again."""
         fresh = await find_pin(self.core, self.cid)
         if fresh is not None:
-            rows = assigned(fresh, _NONE, desired_of(fresh, self.peers), self.now)
+            rows = assigned(fresh, _NONE, desired_of(fresh, self.run.peers), self.now)
             await self.core.catalog.write([*rows, *listed(fresh), look_at(self.cid, self.now)])
 
     def _done(self) -> Delete:

@@ -17,26 +17,27 @@ from minitoolstream.stack.program import Program, cache_folder, on_path
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 
 
-def get_program(name: str, package: str, *, update: Update = ignore) -> Program:
-    """The program `name`, from PATH, from the package, or from the package unpacked without root."""
-    found = on_path(name) or unpacked(name, package)
+def get_program(name: str, package: str, *, folder: str = "bin", update: Update = ignore) -> Program:
+    """The program `name`, from PATH, from the package, or from the package unpacked without root: there it lies in
+    this folder of `/usr`."""
+    found = on_path(name) or unpacked(name, package, folder=folder)
     if found:
         return found
     if not shutil.which("apt-get"):
         raise MtsError("dependency_missing", f"{name} is not installed, and there is no apt-get to get it with")
     lock = root_of(package).with_suffix(".lock")
     with locked(lock, waiting=lambda: update(f"waiting for another mts to get {name}")):
-        found = on_path(name) or unpacked(name, package) or _get(name, package, update)
+        found = on_path(name) or unpacked(name, package, folder=folder) or _get(name, package, folder, update)
     if not found:
         raise MtsError("dependency_missing", f"the package {package} did not bring the program {name}")
     return found
 
 
-def _get(name: str, package: str, update: Update) -> Program | None:
+def _get(name: str, package: str, folder: str, update: Update) -> Program | None:
     prefix = root_prefix()
     if prefix is None:
         unpack(package, update=update)
-        return unpacked(name, package)
+        return unpacked(name, package, folder=folder)
     install(package, prefix, update=update)
     installed = on_path(name)
     return Program(installed.path, "Debian's package, installed") if installed else None
@@ -101,10 +102,21 @@ def unpack(package: str, *, update: Update = ignore) -> None:
         for archive in sorted(folder.glob("*.deb")):
             update(f"unpacking: {archive.name.split('_')[0]}")
             run(["dpkg-deb", "-x", str(archive), str(target)], log=_log())
+        lead_inside(target)
         if root.exists():
             shutil.rmtree(root)
         # In one step, so that an interrupted run leaves nothing that looks complete.
         target.rename(root)
+
+
+def lead_inside(root: Path) -> None:
+    """Links of packages to absolute places: what was unpacked is below `root`."""
+    for link in [path for path in root.rglob("*") if path.is_symlink()]:
+        aim = str(link.readlink())
+        inside = root / aim.lstrip("/")
+        if aim.startswith("/") and os.path.lexists(inside):
+            link.unlink()
+            link.symlink_to(os.path.relpath(inside, link.parent))
 
 
 def _needed(package: str, options: Sequence[str]) -> list[str]:

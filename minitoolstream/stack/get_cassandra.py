@@ -31,7 +31,7 @@ def get_cassandra(*, update: Update = ignore) -> Program:
     java = _java(update)
     lock = _folder().with_suffix(".lock")
     with locked(lock, waiting=lambda: update("waiting for another mts to get Cassandra")):
-        jars = find_cassandra() or _download(update)
+        jars = find_cassandra() or _download(java, update)
     return Program(java.path, "from Maven Central, in our cache", {**java.environ, "CASSANDRA_JARS": str(jars)})
 
 
@@ -50,9 +50,9 @@ def java_version(said: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def _download(update: Update) -> Path:
+def _download(java: Program, update: Update) -> Path:
     target = _folder()
-    maven = get_program("mvn", "maven", update=update)
+    maven = get_program("mvn", "maven", folder="share/maven/bin", update=update)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         folder = Path(temporary)
@@ -62,7 +62,8 @@ def _download(update: Update) -> Path:
         log = cache_folder() / "logs" / "cassandra-download.log"
         # Maven's own cache would keep everything a second time.
         local = f"-Dmaven.repo.local={folder / 'repository'}"
-        run([str(maven.path), "-B", "-f", str(folder / "pom.xml"), local, *copy], log=log, environ=maven.environ)
+        environ = {**java.environ, **maven.environ}
+        run([str(maven.path), "-B", "-f", str(folder / "pom.xml"), local, *copy], log=log, environ=environ)
         if not any((folder / "jars").glob(_JARS)):
             raise MtsError("dependency_missing", "Maven brought no Cassandra", {"log": str(log)})
         (folder / "jars").rename(target)

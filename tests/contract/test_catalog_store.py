@@ -87,6 +87,19 @@ async def test_many_are_read_in_the_order_asked_for(store: CatalogStore) -> None
     assert [row and row["cid_bin"] for row in found] == [cid(6).binary, None, cid(5).binary]
 
 
+async def test_more_are_read_than_one_statement_asks_for(store: CatalogStore) -> None:
+    numbers = range(200, 300)
+    await store.write_each([Put(PINS, pin_row(number)) for number in numbers if number % 3])
+    found = await store.get_many(PINS, [key(number) for number in numbers])
+    assert [row and row["cid_bin"] for row in found] == [cid(n).binary if n % 3 else None for n in numbers]
+    # Values of the key's columns that were not asked for together do not come together.
+    days = [{"owner": owner, "day": day} for owner in ("dave", "erin") for day in ("2026-02-01", "2026-02-02")]
+    await store.write([Put(OWNER_DAYS, row) for row in days])
+    asked = [("dave", "2026-02-02"), ("erin", "2026-02-01"), ("dave", "2026-02-02")]
+    assert await store.get_many(OWNER_DAYS, asked) == [days[1], days[2], days[1]]
+    assert await store.get_many(OWNER_DAYS, []) == []
+
+
 async def test_elements_of_sets_come_and_go_for_themselves(store: CatalogStore) -> None:
     names = dict(zip(PLACEMENTS.key, key(8), strict=True))
     await store.write([Put(PLACEMENTS, {**names, "actual": frozenset("a"), "failed": frozenset("b")})])
@@ -193,4 +206,4 @@ async def test_a_row_with_a_life_goes_by_itself(store: CatalogStore) -> None:
 
 async def test_a_migrated_store_has_nothing_left_to_migrate(store: CatalogStore) -> None:
     assert await store.migrate() == []
-    assert await store.versions() == (["1.0.0", "1.1.0", "1.2.0"], [])
+    assert await store.versions() == (["1.0.0", "1.1.0", "1.2.0", "1.3.0"], [])

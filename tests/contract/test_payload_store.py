@@ -180,6 +180,18 @@ async def test_a_large_body_in_many_pieces_arrives_whole(store: PayloadStore, pr
     assert await store.get_range(prefix + "pack", 5000, 9000) == whole[5000:9001]
 
 
+async def test_the_begin_of_an_object_comes_with_the_size_of_all(store: PayloadStore, prefix: str) -> None:
+    await store.put_new(prefix + "a", b"hello world", content_type="text/plain")
+    await store.put_new(prefix + "empty", b"", content_type="text/plain")
+    assert await store.get_begin(prefix + "a", 5) == (b"hello", 11)
+    assert await store.get_begin(prefix + "a", 11) == (b"hello world", 11)
+    assert await store.get_begin(prefix + "a", 99) == (b"hello world", 11)
+    assert await store.get_begin(prefix + "empty", 5) == (b"", 0)
+    with pytest.raises(MtsError) as error:
+        await store.get_begin(prefix + "b", 5)
+    assert error.value.code == "payload_missing"
+
+
 async def test_reading_what_is_not_there_says_so(store: PayloadStore, prefix: str) -> None:
     await store.put_new(prefix + "short", b"12345", content_type="text/plain")
     for name, first, last in (("gone", 0, 4), ("short", 0, 5), ("short", 5, 9), ("short", 90, 99)):

@@ -132,9 +132,29 @@ def test_clients_of_the_ipfs_pinning_api_work(world: CatalogLive) -> None:
     assert (replaced.status, replaced.json["pin"]["cid"]) == (202, other)
     assert world.api("GET", f"/pins/{request_id}", token=world.bob).status == 404
     assert world.api("DELETE", f"/pins/{other}", token=world.bob).status == 202
-    wrong = world.api("POST", "/pins", {"cid": "Qmwrong"}, world.bob)
-    assert wrong.status == 400
-    assert wrong.json["error"]["reason"] == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [
+        ("/pins?status=lost", 400, "BAD_REQUEST"),
+        ("/pins?match=fuzzy", 400, "BAD_REQUEST"),
+        ("/pins?limit=1001", 400, "BAD_REQUEST"),
+        ("/pins?meta=text", 400, "BAD_REQUEST"),
+        ("/pins?before=yesterday", 400, "BAD_REQUEST"),
+        ("/pins?unknown=1", 400, "BAD_REQUEST"),
+        ("/pins/Qmwrong", 400, "BAD_REQUEST"),
+        (f"/pins/{cid_of(b'never pinned')}", 404, "NOT_FOUND"),
+        ("/pins/one/two", 404, "NOT_FOUND"),
+    ],
+)
+def test_errors_of_the_ipfs_pinning_api_have_its_shape(world: CatalogLive, path: str, status: int, reason: str) -> None:
+    answer = world.api("GET", path, token=world.bob)
+    assert (answer.status, answer.json["error"]["reason"]) == (status, reason)
+    assert set(answer.json["error"]) == {"reason", "details"}
+    assert isinstance(answer.json["error"]["details"], str)
+    refused = world.api("GET", path, token="wrong")
+    assert set(refused.json["error"]) == {"reason", "details"}
 
 
 def test_a_batch_has_results_for_each(world: CatalogLive) -> None:
@@ -205,8 +225,11 @@ def test_a_subject_asks_for_copies_and_readers_get_the_nearest(
     monkeypatch.setenv("MTS_TOKEN", world.live.token)
     shown = CliRunner().invoke(cli, ["get", str(sequence), "--region", "eu-west", "--json"])
     assert json.loads(shown.output)["url"].startswith(world.peers["eu"].endpoint)
-    report = world.api("POST", "/v1/catalog/check", {"deep": True, "mend": False}).json
-    assert {"copy missing"} <= {one["kind"] for one in report["found"]} or report["findings"] == 0
+    missing = {"kind": "copy missing", "cid": cid_of(body).text, "about": "eu"}
+    assert missing in world.api("POST", "/v1/catalog/check", {"deep": True, "mend": True}).json["found"]
+    world.reconcile()
+    assert world.holders(cid_of(body).text) == {"eu"}
+    assert missing not in world.api("POST", "/v1/catalog/check", {"deep": True}).json["found"]
 
 
 def test_what_expires_takes_its_copies_along(world: CatalogLive, subject: str) -> None:

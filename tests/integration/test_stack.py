@@ -45,7 +45,7 @@ class Stack:
             env={**self.environ, **environ},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 

@@ -13,6 +13,7 @@ import pytest
 from minitoolstream.stack.get_java import get_java
 from minitoolstream.stack.get_spark import find_spark, packages_of
 from tests.live import Live, start_live
+from tests.servers import MinioServer
 
 ROOT = Path(__file__).resolve().parents[2]
 _spark = find_spark()
@@ -63,9 +64,15 @@ def spark_environ() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Tarantool, MinIO and a host of these tests' own."""
-    live = start_live(tmp_path_factory.mktemp("spark-live"), extra_env={"MTS_JOURNAL_INTERVAL": "1s"})
+def stack(tmp_path_factory: pytest.TempPathFactory, minio_server: MinioServer) -> Iterator[Live]:
+    """Tarantool, MinIO and a host of these tests' own; copies that subjects ask for go to another MinIO."""
+    environ = {
+        "MTS_JOURNAL_INTERVAL": "1s",
+        "MTS_CATALOG_PEERS": f"eu={minio_server.endpoint}/{minio_server.bucket}?zone=eu",
+        "MTS_CATALOG_PEER_KEYS": f"eu={minio_server.access_key}:{minio_server.secret_key}",
+        "MTS_CATALOG_INTERVAL": "1d",
+    }
+    live = start_live(tmp_path_factory.mktemp("spark-live"), extra_env=environ)
     yield live
     live.stop()
 

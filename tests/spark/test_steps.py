@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import Client, Item
+from minitoolstream.domain.cid import cid_of
 from minitoolstream.pipeline.places import place_of
 from spark_emr.reader import plan_read
 from spark_emr.sinks import parquet
@@ -20,6 +21,7 @@ from spark_emr.steps._range import options_of
 from spark_emr.steps._step import Exit, Step, main
 from tests.fsck import fsck
 from tests.live import Live, eventually
+from tests.servers import MinioServer
 
 Told = tuple[int, dict[str, Any]]
 RunStep = Callable[..., Told]
@@ -127,7 +129,7 @@ def test_content_ids_of_messages_without_a_checksum_are_computed(
     sent = publish(client, subject)
     code, told = run(content_ids.STEP, "--subject", subject)
     assert code == 0, told
-    # No subject asks for copies here: the catalog is told, and holds nothing.
+    # This subject asks for no copies: the catalog is told, and holds nothing.
     assert told["summary"]["held"] == 0
     options = options_of(argparse.Namespace(subject=subject), payload="false")
     found = {
@@ -137,6 +139,20 @@ def test_content_ids_of_messages_without_a_checksum_are_computed(
     }
     assert told["summary"]["hashed"] == len(found) > 0
     assert all(digest == hashlib.sha256(sent[sequence]).hexdigest() for sequence, digest in found.items())
+
+
+def test_messages_whose_content_ids_were_computed_get_their_copies(
+    run: RunStep, stack: Live, client: Client, subject: str, minio_server: MinioServer
+) -> None:
+    assert stack.api("PUT", f"/v1/subjects/{subject}", {"copies": {"rf": 1}}).status == 201
+    sent = publish(client, subject)
+    for _ in range(2):  # told twice, they are held once
+        code, told = run(content_ids.STEP, "--subject", subject)
+        assert code == 0, told
+        assert told["summary"]["held"] == told["summary"]["hashed"] == len(sent)
+    assert client.catalog.reconcile().copied == len(sent)
+    listed = minio_server.s3().list_objects_v2(Bucket=minio_server.bucket, Prefix="cid/")["Contents"]
+    assert {f"cid/{cid_of(body)}" for body in sent.values()} <= {one["Key"] for one in listed}
 
 
 def test_a_subject_is_not_replayed_into_itself(run: RunStep, client: Client, subject: str) -> None:

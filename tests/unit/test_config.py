@@ -89,6 +89,13 @@ def test_secrets_come_from_the_environment_or_the_stacks_own_file(folder: Path) 
     assert caught.value.code == "not_configured"
 
 
+@pytest.mark.parametrize("owner", ["api", "-", "a b", "x" * 101])
+def test_an_owner_of_pins_cannot_be_named_as_one_who_may_more(folder: Path, owner: str) -> None:
+    """`api` is whoever has the host's token, `-` what only messages hold."""
+    with pytest.raises(MtsError, match="cannot be the name of an owner"):
+        load_settings({"MTS_CATALOG_TOKENS": f"alice=one,{owner}=two"}, cwd=folder)
+
+
 @pytest.mark.parametrize("key", [option.key for option in OPTIONS if option.secret])
 def test_a_secret_in_the_file_is_refused(folder: Path, key: str) -> None:
     section, name = key.split(".")

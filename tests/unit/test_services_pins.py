@@ -12,11 +12,12 @@ import pytest
 
 from minitoolstream.domain.catalog_tables import BY_PEER, EVENTS, PINS, QUEUE, REFS
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pin import NOBODY, PINNED, UNPINNING, Wish
+from minitoolstream.domain.pin import NOBODY, UNPINNING, Wish
 from minitoolstream.ports.catalog import Change
+from minitoolstream.services import list_pins as pins_listed
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
-from minitoolstream.services.list_pins import PinFilter, list_pins
+from minitoolstream.services.list_pins import PinFilter, list_by_time, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES
@@ -119,6 +120,12 @@ async def test_a_wrong_wish_is_refused_and_nothing_is_written(kit: CatalogKit, w
     assert (await kit.store.walk(QUEUE, None, 10))[0] == []
 
 
+async def test_a_catalog_without_peers_says_which_setting_is_missing(kit: CatalogKit) -> None:
+    kit.peers.known.clear()
+    error = await refused(create_pin(kit.core, ALICE, cid(1), Wish()), "bad_request")
+    assert "MTS_CATALOG_PEERS names none" in error.message
+
+
 async def test_an_ended_pin_is_not_seen_and_can_be_pinned_anew(kit: CatalogKit) -> None:
     await create_pin(kit.core, ALICE, cid(1), Wish(name="one"))
     await delete_pin(kit.core, ALICE, cid(1))
@@ -166,6 +173,35 @@ async def test_lists_are_filtered(kit: CatalogKit, wanted: PinFilter, names: lis
         kit.advance(3600)
     await create_pin(kit.core, BOB, cid(7), Wish(name="a"))
     assert [one.pin.name for one in (await list_pins(kit.core, "alice", wanted, 10)).pins] == names
+
+
+@pytest.mark.parametrize("together", [1, 3, 7])
+async def test_a_list_by_time_loses_no_pin_of_the_same_moment(kit: CatalogKit, together: int) -> None:
+    """Clients of the IPFS API go on with the time of the last pin that they saw."""
+    for number in range(14):
+        await create_pin(kit.core, ALICE, cid(number), Wish())
+        kit.advance(1 if number % together == together - 1 else 0)
+    seen: list[str] = []
+    wanted = PinFilter()
+    while True:
+        page = await list_by_time(kit.core, "alice", wanted, 5)
+        seen += [one.pin.cid.text for one in page.pins]
+        if not page.next:
+            break
+        wanted = PinFilter(before=page.pins[-1].pin.created_at)
+    assert sorted(seen) == sorted(cid(number).text for number in range(14))
+
+
+async def test_a_list_by_time_goes_on_until_it_finds_something(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pins_listed, "LOOKED_AT", 4)
+    for number in range(12):
+        await create_pin(kit.core, ALICE, cid(number), Wish(name=str(number)))
+        kit.advance(1)
+    assert (await list_pins(kit.core, "alice", PinFilter(name="0"), 5)).pins == []
+    found = await list_by_time(kit.core, "alice", PinFilter(name="0"), 5)
+    assert [one.pin.name for one in found.pins] == ["0"]
 
 
 async def test_the_same_bytes_published_twice_are_one_entry_with_two_references(kit: CatalogKit) -> None:
@@ -282,4 +318,4 @@ async def test_a_pin_whose_maker_dies_is_looked_after_or_not_there(kit: CatalogK
     assert pin is None or queued
     again, _ = await create_pin(kit.core, ALICE, cid(1), Wish(), "op")
     assert len(again.placement["desired"]) == 1
-    assert again.pin.status != PINNED
+    assert again.status == "queued"

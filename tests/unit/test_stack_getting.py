@@ -109,6 +109,28 @@ def test_an_unpacked_program_finds_its_libraries_and_lua_modules(tmp_path: Path)
     assert f"{root}/usr/lib/x86_64-linux-gnu/pulseaudio" in program.environ["LD_LIBRARY_PATH"]
 
 
+def test_links_of_packages_to_absolute_places_lead_to_what_was_unpacked(tmp_path: Path) -> None:
+    """As Maven's to its settings under /etc."""
+    for name in ("etc/maven/m2.conf", "usr/share/maven/bin/mvn"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "usr/share/maven/conf").symlink_to("/etc/maven")
+    (tmp_path / "usr/share/maven/bin/m2.conf").symlink_to("/etc/maven/m2.conf")
+    (tmp_path / "usr/share/maven/elsewhere").symlink_to("/etc/hostname")
+    apt.lead_inside(tmp_path)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert (moved / "usr/share/maven/bin/m2.conf").read_text() == "etc/maven/m2.conf"
+    assert (moved / "usr/share/maven/conf/m2.conf").read_text() == "etc/maven/m2.conf"
+    assert (moved / "usr/share/maven/elsewhere").readlink() == Path("/etc/hostname")
+
+
+@pytest.mark.usefixtures("not_on_path", "commands")
+def test_a_program_that_its_package_keeps_elsewhere_is_found_there(tmp_path: Path) -> None:
+    unpack_into(tmp_path, "maven", "usr/share/maven/bin/mvn")
+    program = apt.get_program("mvn", "maven", folder="share/maven/bin")
+    assert program.path == tmp_path / "debian/maven/usr/share/maven/bin/mvn"
+
+
 def test_a_virtualenv_is_built_once_from_hashed_pins(commands: list[list[str]]) -> None:
     first = venvs.private_venv("ministack")
     assert "--require-hashes" in commands[-1]

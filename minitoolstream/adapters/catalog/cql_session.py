@@ -191,7 +191,8 @@ class CqlSession:
             idle_heartbeat_interval=5,
             idle_heartbeat_timeout=5,
             protocol_version=4,
-            schema_metadata_enabled=False,
+            # Which nodes hold a row, the driver knows from the keyspace's replication: without the schema it asks any.
+            schema_metadata_enabled=True,
             token_metadata_enabled=True,
         )
 

@@ -24,6 +24,8 @@ _TIDY_EVERY = 1000
 class SqliteCatalog:
     """Names of tables and columns come from the schema, all that callers give goes in as a parameter."""
 
+    batch = 500
+
     def __init__(self, database: Database, migrations: Callable[[], Sequence[Migration]]) -> None:
         self._database = database
         self._migrations = migrations

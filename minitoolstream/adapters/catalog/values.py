@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -52,18 +53,22 @@ def from_sql(kind: str, value: Any) -> Any:
     return bool(value) if kind == "boolean" else value
 
 
-def from_cql(kind: str, value: Any) -> Any:
+def _aware(value: datetime | None) -> datetime | None:
     """The driver's times are naive and UTC."""
+    return value.replace(tzinfo=UTC) if value is not None else None
+
+
+def _reader(kind: str) -> Callable[[Any], Any] | None:
+    """What makes a value that the driver returned one that the port promises; None where it is one already."""
     if kind.startswith("set"):
-        return frozenset(value or ())
+        return lambda value: frozenset(value or ())
     if kind.startswith("map"):
-        return dict(value or {})
-    if kind == "timestamp" and value is not None:
-        return value.replace(tzinfo=UTC)
-    return 0 if kind == "counter" and value is None else value
+        return lambda value: dict(value or {})
+    return {"timestamp": _aware, "counter": lambda value: value or 0}.get(kind)
 
 
 @cache
-def other_in_cql(table: Table) -> tuple[tuple[str, str], ...]:
-    """Columns whose values the driver does not return as the port promises."""
-    return tuple((name, kind) for name, kind in table.columns if kind in ("timestamp", "counter") or kind.endswith(">"))
+def cql_readers(table: Table) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Of the columns that need one."""
+    readers = ((name, _reader(kind)) for name, kind in table.columns)
+    return tuple((name, reader) for name, reader in readers if reader is not None)

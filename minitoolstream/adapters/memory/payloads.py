@@ -104,6 +104,13 @@ class MemoryPayloads:
             raise MtsError("size_mismatch", f"the object has not {size} bytes")
         return stored.body
 
+    async def get_begin(self, name: str, most: int) -> tuple[bytes, int]:
+        self._must_be_up()
+        stored = self.objects.get(name)
+        if stored is None:
+            raise MtsError("payload_missing", "the object store does not have the object")
+        return stored.body[:most], len(stored.body)
+
     async def find(self, name: str) -> ObjectInfo | None:
         self._must_be_up()
         stored = self.objects.get(name)

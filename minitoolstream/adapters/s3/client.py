@@ -65,6 +65,16 @@ class S3Payloads:
             raise MtsError("size_mismatch", f"the object has not {size} bytes")
         return body
 
+    async def get_begin(self, name: str, most: int) -> tuple[bytes, int]:
+        headers = {"Range": range_header(0, most - 1)}
+        response = await self._requests.send("GET", name, headers=headers, accept=(206, 416), retry=True)
+        if response.status == 416:  # there is no first byte
+            return b"", 0
+        size = response.headers.get("content-range", "").rpartition("/")[2]
+        if not size.isdecimal() or len(response.body) != min(most, int(size)):
+            raise unavailable("the object store answered for another range than was asked for")
+        return response.body, int(size)
+
     async def find(self, name: str) -> ObjectInfo | None:
         found, _ = await self._list(name, "", 1)
         return found[0] if found and found[0].name == name else None

@@ -1,0 +1,94 @@
+"""Rows of many callers in few batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from minitoolstream.domain.catalog_tables import CLAIMS
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.ports.catalog import Change, Delete
+from minitoolstream.services.write_together import Together
+
+MOST = 20
+
+
+class Slow:
+    """Writes when it is told to; a batch with the key `bad` fails."""
+
+    batch = MOST
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.go_on = asyncio.Event()
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        names = [change.key[0] for change in changes if isinstance(change, Delete)]
+        self.batches.append(names)
+        await self.go_on.wait()
+        if "bad" in names:
+            raise unavailable("away")
+
+
+def changes(*names: str) -> list[Change]:
+    return [Delete(CLAIMS, (name,)) for name in names]
+
+
+async def started(together: Together, *calls: list[Change]) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(together.write(call)) for call in calls]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_what_comes_while_others_are_written_shares_a_batch() -> None:
+    store: Any = Slow()
+    tasks = await started(Together(store), *(changes(f"{number}") for number in range(100)))
+    store.go_on.set()
+    await asyncio.gather(*tasks)
+    assert sorted(name for batch in store.batches for name in batch) == sorted(map(str, range(100)))
+    assert max(map(len, store.batches)) == MOST
+    assert len(store.batches) <= 10
+
+
+async def test_changes_of_one_call_are_never_split() -> None:
+    store: Any = Slow()
+    calls = [changes(*(f"{number}-{part}" for part in range(7))) for number in range(20)]
+    large = changes(*(f"large-{part}" for part in range(MOST + 5)))
+    tasks = await started(Together(store), *calls, large)
+    store.go_on.set()
+    await asyncio.gather(*tasks)
+    for call in [*calls, large]:
+        names = [change.key[0] for change in call if isinstance(change, Delete)]
+        assert sum(set(names) <= set(batch) for batch in store.batches) == 1
+
+
+async def test_a_call_returns_when_its_changes_are_there_and_not_sooner() -> None:
+    store: Any = Slow()
+    (task,) = await started(Together(store), changes("one"))
+    await asyncio.sleep(0)
+    assert store.batches == [["one"]]
+    assert not task.done()
+    store.go_on.set()
+    await task
+
+
+async def test_a_batch_that_fails_fails_its_callers_and_the_next_is_written() -> None:
+    store: Any = Slow()
+    together = Together(store)
+    (bad,) = await started(together, changes("bad"))
+    store.go_on.set()
+    with pytest.raises(MtsError):
+        await bad
+    await together.write(changes("good"))
+    assert store.batches[-1] == ["good"]
+
+
+async def test_who_no_longer_waits_holds_nobody_up() -> None:
+    store: Any = Slow()
+    gone, stays = await started(Together(store), changes("one"), changes("two"))
+    gone.cancel()
+    store.go_on.set()
+    await stays
