@@ -1,4 +1,4 @@
-"""One suite, three targets: the host on MinIO, the host on LocalStack, the same functions as Lambdas on an emulated AWS."""
+"""One suite, three targets: the host on MinIO and on LocalStack, the same functions as Lambdas on an emulated AWS."""
 
 from __future__ import annotations
 
