@@ -1,4 +1,4 @@
-"""A browser with a page of another origin calls the API through API Gateway: of listed origins it may, of others not."""
+"""A page of another origin calls the API through API Gateway: of listed origins it may, of others not."""
 
 from __future__ import annotations
 
