@@ -32,8 +32,10 @@ def test_a_policy_names_every_action_and_the_stages_own_resources(name: str) -> 
         for statement in gen_functions.policy(name, stage)["Statement"]:
             resources = statement["Resource"]
             for resource in [resources] if isinstance(resources, str) else resources:
-                fits = f"minitoolstream-{stage}" in resource or statement["Sid"] in {"Logs", "Vpc"}
-                assert fits, (name, statement["Sid"])
+                own = (
+                    f"mts-{name.replace('_', '-')}-{stage}" if statement["Sid"] == "Logs" else f"minitoolstream-{stage}"
+                )
+                assert own in resource or statement["Sid"] == "Vpc", (name, statement["Sid"])
             assert not [action for action in statement["Action"] if "*" in action]
 
 

@@ -81,6 +81,7 @@ module "function" {
     Statement = concat(
       [
         for statement in jsondecode(templatefile("${local.sources}/${each.value.source}/policy.json", {
+          function         = "${var.name}-${replace(each.key, "_", "-")}"
           bucket_arn       = module.bucket_events.bucket_arn
           queue_arn        = local.queue_arn
           dead_letters_arn = "${local.queue_arn}-dead"
