@@ -9,12 +9,13 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
 
 from minitoolstream.config import load_settings
 from minitoolstream.stack.console import Console
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> int:
         print(f"{command} is no command here: install terraform, or name it in TERRAFORM", file=sys.stderr)
         return 1
     os.environ["TERRAFORM"] = command
+    for chatty in ("asynctnt", "botocore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     console = Console()
     tools.get(console, "ministack", get_ministack)
     tools.get(console, "Tarantool", lambda update: get_tarantool(load_settings()["tarantool.binary"], update=update))
@@ -44,9 +47,8 @@ def main(arguments: list[str]) -> int:
     except TerraformError as error:
         print(error, file=sys.stderr)
         return 1
-    suite = ["-m", "pytest", "-q", "-k", "not host and not localstack", str(tools.ROOT / "tests" / "e2e")]
-    done = subprocess.run([sys.executable, *suite, *_LIVE_LOG, *arguments], cwd=tools.ROOT, check=False)
-    return done.returncode
+    os.chdir(tools.ROOT)
+    return int(pytest.main(["-q", "-k", "not host and not localstack", "tests/e2e", *_LIVE_LOG, *arguments]))
 
 
 def _check_provider() -> None:

@@ -17,6 +17,13 @@ from tests.servers import start_tarantool
 
 NO_TERRAFORM = "TERRAFORM names no terraform that has the AWS provider"
 EARLY = "expires-by-schedule"
+ORIGIN = "https://app.example"
+"""Of a web page that may call the API."""
+HASTY = {
+    "visibility_seconds": "1",
+    "tries": "3",
+    "cors_origins": json.dumps([ORIGIN, "https://other.example"]),
+}
 
 
 @dataclass
@@ -40,7 +47,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("aws")
     emulator, tarantool = start_emulator(folder / "emulator"), start_tarantool(folder / "tarantool")
     try:
-        yield deploy(emulator, tarantool, folder)
+        yield deploy(emulator, tarantool, folder, HASTY)
     finally:
         emulator.stop()
         tarantool.stop()

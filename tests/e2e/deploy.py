@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ from tests.servers import TarantoolServer
 
 _APPLY_WITHIN = 600
 _log = logging.getLogger("mts.deploy")
-ORIGIN = "https://app.example"
-"""Of a web page that may call the API."""
 
 
 def terraform_command() -> str | None:
@@ -82,7 +81,10 @@ class Deployed:
         return self.terraform.run("plan", "-no-color", "-detailed-exitcode", codes=(0, 2))
 
 
-def deploy(emulator: Emulator, tarantool: TarantoolServer, folder: Path) -> Deployed:
+def deploy(
+    emulator: Emulator, tarantool: TarantoolServer, folder: Path, variables: Mapping[str, str] | None = None
+) -> Deployed:
+    """`variables`: those of envs/local that shall not be as they are there."""
     _log.info("building the packages")
     package_functions.build(folder / "packages")
     terraform = Terraform.prepared(folder, "local")
@@ -103,9 +105,7 @@ def deploy(emulator: Emulator, tarantool: TarantoolServer, folder: Path) -> Depl
         "TF_VAR_tarantool_address": tarantool.address,
         "TF_VAR_secrets": json.dumps(secrets),
         "TF_VAR_settings": json.dumps(settings),
-        "TF_VAR_visibility_seconds": "1",
-        "TF_VAR_tries": "3",
-        "TF_VAR_cors_origins": json.dumps([ORIGIN, "https://other.example"]),
+        **{f"TF_VAR_{name}": value for name, value in (variables or {}).items()},
     }
     terraform.run("init", "-no-color")
     _log.info("terraform apply: a minute or two")

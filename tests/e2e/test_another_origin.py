@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import Target
-from tests.e2e.deploy import ORIGIN
+from tests.e2e.conftest import ORIGIN, Target
 from tests.live import Answer, send
 
 OTHERS = ["https://evil.example", f"{ORIGIN}.evil", "null"]
