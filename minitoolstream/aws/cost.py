@@ -88,9 +88,7 @@ def load_prices(file: Path | None = None) -> Prices:
 def costs_of(use: Use, prices: Prices) -> list[Line]:
     """Line by line. What nobody counts at such scale is left out: free tiers, logs, metrics, KMS."""
     if use.way != "ticket" and use.size > _BODY:
-        raise MtsError(
-            "bad_request", f"{use.size:,} bytes go by ticket alone: a request carries {_BODY:,} at most"
-        )
+        raise MtsError("bad_request", f"{use.size:,} bytes go by ticket alone: a request carries {_BODY:,} at most")
     requests, puts, events = _publishing(use)
     reads = use.messages * use.reads
     requests += reads / _PAGE
