@@ -25,6 +25,7 @@ _ROLE_KEYS = {
     "minio.access_key": "AWS_ACCESS_KEY_ID",
     "minio.secret_key": "AWS_SECRET_ACCESS_KEY",
     "minio.session_token": "AWS_SESSION_TOKEN",  # nosec B105 - the variable's name
+    "minio.session_end": "AWS_CREDENTIAL_EXPIRATION",
 }
 
 

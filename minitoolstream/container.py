@@ -37,11 +37,19 @@ class Container:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._core = core
-        self._settings = core.settings if core else None
+        self._settings = self._plain = core.settings if core else None
         self._load = load
         self._clock = clock  # of the wall: a frozen container's other clock may stand still
         self._secrets: Mapping[str, str] = {}
         self._read_at = -inf
+
+    def plain_settings(self) -> Settings:
+        """Perhaps without secrets: nobody is asked for them."""
+        if self._plain is None:
+            self._plain = self._load()
+            logging.basicConfig()  # where Lambda has not done that
+            logging.getLogger().setLevel(self._plain["logging.level"].upper())
+        return self._plain
 
     async def settings(self) -> Settings:
         """With secrets that are not older than a minute."""
@@ -84,7 +92,7 @@ class Container:
         source = bootstrap.open_secrets(self._settings) if self._settings else None
         if self._settings is not None and (source is None or self._clock() - self._read_at < life):
             return self._settings
-        base = self._settings or self._first_settings()
+        base = self._settings or self.plain_settings()
         source = source or bootstrap.open_secrets(base)
         try:
             secrets = await source.read() if source else {}
@@ -97,12 +105,6 @@ class Container:
         if self._settings is None or secrets != self._secrets:
             self._settings, self._secrets = _with_secrets(base, secrets), secrets
         return self._settings
-
-    def _first_settings(self) -> Settings:
-        settings = self._load()
-        logging.basicConfig()  # where Lambda has not done that
-        logging.getLogger().setLevel(settings["logging.level"].upper())
-        return settings
 
 
 def _with_secrets(settings: Settings, secrets: Mapping[str, str]) -> Settings:

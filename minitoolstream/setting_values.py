@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -26,6 +27,14 @@ def duration(value: Any) -> float:
     if not match:
         raise ValueError(f"{value!r} is not a duration; write 30s, 15m, 24h or 7d")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def moment(value: Any) -> float:
+    """Unix seconds of '2026-01-31T12:00:00Z'."""
+    try:
+        return datetime.fromisoformat(str(value).strip()).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f"{value!r} is not a time; write 2026-01-31T12:00:00Z") from None
 
 
 class Channel(NamedTuple):

@@ -34,9 +34,10 @@ FUNCTIONS = {
 }
 
 
-def places(stage: str) -> dict[str, str]:
-    """What policy.json calls by name, where nobody says otherwise."""
+def places(name: str, stage: str) -> dict[str, str]:
+    """What policy.json calls by name, where nobody says otherwise. Chalice adds what is called to the app's name."""
     return {
+        "function": f"{_app_name(name)}-{stage}*",
         "bucket_arn": f"arn:aws:s3:::minitoolstream-{stage}",
         "queue_arn": f"arn:aws:sqs:*:*:minitoolstream-{stage}-events",
         "dead_letters_arn": f"arn:aws:sqs:*:*:minitoolstream-{stage}-events-dead",
@@ -45,7 +46,11 @@ def places(stage: str) -> dict[str, str]:
 
 
 def policy(name: str, stage: str) -> Any:
-    return json.loads(Template((FOLDER / name / "policy.json").read_text("utf-8")).substitute(places(stage)))
+    return json.loads(Template((FOLDER / name / "policy.json").read_text("utf-8")).substitute(places(name, stage)))
+
+
+def _app_name(name: str) -> str:
+    return f"mts-{name.replace('_', '-')}"
 
 
 def config(name: str) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def config(name: str) -> dict[str, Any]:
         }
         for stage in STAGES
     }
-    return {"version": "2.0", "app_name": f"mts-{name.replace('_', '-')}", "stages": stages}
+    return {"version": "2.0", "app_name": _app_name(name), "stages": stages}
 
 
 def files() -> Iterator[tuple[Path, str]]:

@@ -15,9 +15,10 @@ _API = "aws_api_gateway_rest_api.this"
 
 
 def routes() -> str:
-    """One resource for each part of a path, and a map of routes for the methods."""
+    """One resource for each part of a path, a map of routes for the methods, and one of paths for what browsers ask."""
     resources: dict[str, Any] = {}
     found: dict[str, Any] = {}
+    paths: dict[str, str] = {}
     deployed = [(function, route) for function, route in load_functions().routes if function in FUNCTIONS]
     for function, route in sorted(deployed, key=lambda item: (item[1].path, item[1].method)):
         parts = route.path.strip("/").split("/")
@@ -28,12 +29,14 @@ def routes() -> str:
                 "parent_id": f"${{{parent or f'{_API}.root_resource_id'}}}",
                 "path_part": parts[length - 1],
             }
+        paths[route.path] = f"${{aws_api_gateway_resource.{_name(parts)}.id}}"
         found[f"{route.method} {route.path}"] = {
             "function": function,
             "method": route.method,
-            "resource_id": f"${{aws_api_gateway_resource.{_name(parts)}.id}}",
+            "resource_id": paths[route.path],
         }
-    content = {"locals": {"routes": found}, "resource": {"aws_api_gateway_resource": dict(sorted(resources.items()))}}
+    local = {"routes": found, "paths": paths}
+    content = {"locals": local, "resource": {"aws_api_gateway_resource": dict(sorted(resources.items()))}}
     return json.dumps(content, indent=2) + "\n"
 
 

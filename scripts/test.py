@@ -30,6 +30,7 @@ from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.program import Program
 from scripts import check, tools
 from scripts.checkov import get_checkov
+from tests.localstack import get_localstack
 
 _BUILD = tools.ROOT / "build"
 _LUA_TIMEOUT = 300
@@ -71,6 +72,7 @@ def _get_servers(console: Console) -> Program:
         "Cassandra": get_cassandra,
         "Spark": get_spark,
         "checkov": get_checkov,
+        "LocalStack": get_localstack,
     }
     with ThreadPoolExecutor(max_workers=1) as lane:
         coming = {name: lane.submit(getter) for name, getter in downloads.items()}

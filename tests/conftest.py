@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from tests.live import Live, start_live
+from tests.localstack import LocalStack, start_localstack
 from tests.servers import (
     CassandraServer,
     MariadbServer,
@@ -50,6 +51,14 @@ def tarantool_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taran
 def minio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
     """MinIO without events; tests that need the webhook start their own, since it is a start-time setting."""
     server = start_minio(tmp_path_factory.mktemp("minio"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def localstack_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """Tests that use it are of the xdist group `localstack`, so that one worker starts one."""
+    server = start_localstack(tmp_path_factory.mktemp("localstack"))
     yield server
     server.stop()
 

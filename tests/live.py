@@ -16,7 +16,7 @@ from minitoolstream.config import Settings, load_settings
 from minitoolstream.stack.credentials import new_secret
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
-from tests.servers import MinioServer, Server, TarantoolServer, start_minio, start_tarantool
+from tests.servers import Server, StoreServer, TarantoolServer, start_minio, start_tarantool
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class Calls:
 @dataclass
 class Live(Calls):
     tarantool: TarantoolServer
-    minio: MinioServer
+    minio: StoreServer
     settings: Settings
     folder: Path
     environ: dict[str, str]
@@ -167,14 +167,15 @@ def start_live(
     hosts: int = 1,
     extra_env: Mapping[str, str] | None = None,
     tarantool: TarantoolServer | None = None,
+    store: StoreServer | None = None,
 ) -> Live:
-    """`webhook=False`: the store's events go nowhere, as when every notification is lost. `tarantool`: one that the
-    test has started, with hands on it."""
+    """`webhook=False`: the store's events go nowhere, as when every notification is lost. `tarantool`, `store`: those
+    that the test has started, with hands on them."""
     folder.mkdir(parents=True, exist_ok=True)
     port, token, hook_token = free_port(), new_secret(), new_secret()
     hook = f"http://127.0.0.1:{port}/hooks/object-created" if webhook else None
     tarantool = tarantool or start_tarantool(folder / "tarantool")
-    minio = start_minio(folder / "minio", hook, hook_token)
+    minio = store or start_minio(folder / "minio", hook, hook_token)
     environ = {
         "MTS_TOKEN": token,
         "MTS_WEBHOOK_TOKEN": hook_token,

@@ -82,7 +82,9 @@ class TarantoolServer(Server):
 
 
 @dataclass
-class MinioServer(Server):
+class StoreServer(Server):
+    """An object store with its bucket."""
+
     endpoint: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
@@ -90,12 +92,15 @@ class MinioServer(Server):
     region: str = "us-east-1"
     root: Credentials = field(default_factory=lambda: Credentials(new_access_key(), new_secret()), repr=False)
 
-    def ready(self) -> bool:
-        return minio.is_ready(self.endpoint)
-
     def s3(self) -> Any:
         """boto3's client with root's credentials, to look at the store from outside."""
         return buckets.client("s3", self.endpoint, self.root, self.region)
+
+
+@dataclass
+class MinioServer(StoreServer):
+    def ready(self) -> bool:
+        return minio.is_ready(self.endpoint)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import msgspec
 from chalice import app as chalice
 
 from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
+from minitoolstream.api.cors import Cors
 from minitoolstream.api.errors import error_response
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.request_id import request_id
@@ -43,6 +44,16 @@ class Response:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     stream: AsyncGenerator[bytes, None] | None = None
+
+
+def sent_headers(response: Response, request_id: str, more: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What an answer carries, whoever sends it."""
+    headers = [("x-request-id", request_id), ("x-content-type-options", "nosniff"), *more]
+    headers += response.headers.items()
+    if "cache-control" not in response.headers:
+        # Answers carry presigned URLs: whoever holds one may use it.
+        headers.append(("cache-control", "no-store"))
+    return headers
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -122,8 +133,9 @@ def _run_on_lambda(app: App, route: Route, params: Mapping[str, str]) -> chalice
         body=body if isinstance(body, bytes) else body.encode(),
         request_id=raw.context.get("requestId", "-"),
     )
-    response = run(_guarded(app, route, request))
-    return chalice.Response(body=response.body.decode(), status_code=response.status, headers=dict(response.headers))
+    response, cors = run(_guarded(app, route, request))
+    headers = sent_headers(response, request.request_id, cors.headers_for(request.headers.get("origin")))
+    return chalice.Response(body=response.body.decode(), status_code=response.status, headers=dict(headers))
 
 
 _loop: asyncio.AbstractEventLoop | None = None
@@ -137,8 +149,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return _loop.run_until_complete(coroutine)
 
 
-async def _guarded(app: App, route: Route, request: Request) -> Response:
-    """What the host's dispatcher does, as far as API Gateway has not: who asks, what is asked, one shape of errors."""
+async def _guarded(app: App, route: Route, request: Request) -> tuple[Response, Cors]:
+    """What the host's dispatcher does, as far as API Gateway has not: who asks, what is asked, one shape of errors.
+    Pages of which origins may read it goes with the answer."""
     from minitoolstream import container
 
     async def handled(core: Core) -> Response:
@@ -152,7 +165,9 @@ async def _guarded(app: App, route: Route, request: Request) -> Response:
 
     request_id.set(request.request_id)
     started = time.perf_counter()
+    cors = Cors(())
     try:
+        cors = Cors(container.current().plain_settings()["server.cors_origins"])
         response = await container.current().use(handled)
     except MtsError as error:
         response = error_response(error, route.path)
@@ -162,7 +177,7 @@ async def _guarded(app: App, route: Route, request: Request) -> Response:
         response = error_response(problem, route.path)
     took = (time.perf_counter() - started) * 1000
     _log.info("%s %s %s %d %.1f ms", request.request_id, route.method, route.path, response.status, took)
-    return response
+    return response, cors
 
 
 def _check_query(route: Route, request: Request) -> None:

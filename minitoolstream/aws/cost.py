@@ -9,10 +9,14 @@ from typing import Any
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
 
 _FILE = Path(__file__).parent / "prices.json"
 _HOURS = 730.0
 _BATCH = 1000
+_BODY = 4 * MIB
+"""The most that a request carries: Lambda takes 6 MB, in base64."""
+_PART = 16 * MIB
 _PAGE = 100
 """Messages in one answer to a reader."""
 _PER_EVENT_CALL = 10
@@ -76,17 +80,19 @@ def load_prices(file: Path | None = None) -> Prices:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Prices)
     except OSError as error:
-        raise MtsError("bad_config", f"{path} cannot be read: {error.strerror}") from error
+        raise MtsError("bad_request", f"{path} cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        raise MtsError("bad_config", f"{path} is no list of prices: {error}") from error
+        raise MtsError("bad_request", f"{path} is no list of prices: {error}") from error
 
 
 def costs_of(use: Use, prices: Prices) -> list[Line]:
     """Line by line. What nobody counts at such scale is left out: free tiers, logs, metrics, KMS."""
+    if use.way != "ticket" and use.size > _BODY:
+        raise MtsError("bad_request", f"{use.size:,} bytes go by ticket alone: a request carries {_BODY:,} at most")
     requests, puts, events = _publishing(use)
     reads = use.messages * use.reads
     requests += reads / _PAGE
-    objects_got = reads / _BATCH if use.way == "batch" else reads
+    objects_got = reads / _per_batch(use) if use.way == "batch" else reads
     calls = 2 * requests + events / _PER_EVENT_CALL  # an authorizer's call for each request, at the worst
     stored_gb = use.messages * use.size / 1e9 * use.days / 30.4
     out_gb = reads * use.size / 1e9 if use.outside else 0.0
@@ -107,12 +113,27 @@ def costs_of(use: Use, prices: Prices) -> list[Line]:
 
 def _publishing(use: Use) -> tuple[float, float, float]:
     """Requests to the API, PUTs and events for all messages."""
-    if use.way == "ticket":  # the ticket, and the receipt
-        return 2.0 * use.messages, float(use.messages), float(use.messages)
+    if use.way == "ticket":
+        requests, puts = _by_ticket(use.size)
+        return requests * use.messages, puts * use.messages, float(use.messages)
     if use.way == "inline":  # a function's container serves one at a time, so nothing is packed together
         return float(use.messages), float(use.messages), 0.0
-    batches = use.messages / _BATCH
+    batches = use.messages / _per_batch(use)
     return batches, batches, 0.0
+
+
+def _by_ticket(size: int) -> tuple[float, float]:
+    """Requests to the API and of the PUT kind: the ticket and the receipt; for parts also their further pages, and
+    what begins, lists and completes them."""
+    if size <= _PART:
+        return 2.0, 1.0
+    parts = min(-(-size // _PART), MAX_PARTS)
+    pages = -(-parts // PARTS_PER_PAGE)
+    return 1.0 + pages, parts + 3.0
+
+
+def _per_batch(use: Use) -> int:
+    return min(_BATCH, _BODY // max(1, use.size))
 
 
 def _fixed(prices: Prices) -> list[Line]:

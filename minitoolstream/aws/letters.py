@@ -97,5 +97,8 @@ def _call(function: Any, **arguments: Any) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = function(**arguments)
     except (BotoCoreError, ClientError) as error:
-        raise MtsError("unavailable", f"the queue cannot be used: {error}") from error
+        if "NonExistentQueue" in str(error):
+            raise MtsError("not_found", f"there is no queue {arguments['QueueUrl']}") from error
+        hint = "is this its URL? AWS_REGION, AWS_ENDPOINT_URL and your credentials decide who is asked"
+        raise MtsError("unavailable", f"the queue cannot be used: {error}", {"hint": hint}) from error
     return answer

@@ -89,7 +89,7 @@ def redrive_letters(dead_url: str | None, url: str | None, limit: int, as_json: 
     type=click.Choice(["ticket", "inline", "batch"]),
     default="ticket",
     show_default=True,
-    help="How they are published: with a ticket each, inline, or in batches of 1,000.",
+    help="How they are published: with a ticket each, inline, or in batches of up to 1,000 and 4 MiB.",
 )
 @click.option("--reads", default=1.0, show_default=True, type=click.FloatRange(0), help="How often each is downloaded.")
 @click.option("--days", default=1.0, show_default=True, type=click.FloatRange(0), help="How long each stays.")

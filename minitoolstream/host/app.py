@@ -13,11 +13,11 @@ import msgspec
 
 from minitoolstream.api.app import Request, Response, Route
 from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
+from minitoolstream.api.cors import Cors
 from minitoolstream.api.openapi import openapi
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.host.cors import Cors
 from minitoolstream.host.dispatch import Dispatcher, api_endpoint, own_endpoint
 from minitoolstream.host.exchange import Exchange, request_ids
 from minitoolstream.host.functions import Functions

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from minitoolstream.api.app import Request, Response, Route
+from minitoolstream.api.cors import Cors
 from minitoolstream.api.errors import error_response
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
-from minitoolstream.host.cors import Cors
 from minitoolstream.host.exchange import BodyBudget, Exchange
 from minitoolstream.host.metrics import EGRESS, HOST, INGRESS
 from minitoolstream.host.router import Endpoint, Guard, Router, parse_query
@@ -78,7 +78,7 @@ class Dispatcher:
     async def _run(self, exchange: Exchange) -> Response:
         headers = exchange.headers
         if exchange.method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
-            return self._cors.preflight(headers)
+            return Response(b"", 204, self._cors.preflight(headers))
         endpoint, params = self._router.find(exchange.method, exchange.path)
         exchange.endpoint = endpoint
         principal = endpoint.guard.principal_of(headers) if endpoint.guard else None

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from minitoolstream.api.app import Response
+from minitoolstream.api.app import Response, sent_headers
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.host.incoming import Headers, Incoming
 from minitoolstream.host.router import Endpoint
@@ -111,11 +111,7 @@ class Exchange:
         return await until_left(work, self._incoming)
 
     async def respond(self, response: Response, more: Headers) -> None:
-        headers = [("x-request-id", self.request_id), ("x-content-type-options", "nosniff"), *more]
-        headers += response.headers.items()
-        if "cache-control" not in response.headers:
-            # Answers carry presigned URLs: whoever holds one may use it.
-            headers.append(("cache-control", "no-store"))
+        headers = sent_headers(response, self.request_id, more)
         if response.stream is not None:
             await self._stream(response, headers)
             return

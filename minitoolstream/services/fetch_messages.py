@@ -16,6 +16,7 @@ from minitoolstream.domain.pack import payloads_of
 from minitoolstream.ports import ExtentPage, GetRequest
 from minitoolstream.services.core import Core
 from minitoolstream.services.nearest_copy import point_to_nearest
+from minitoolstream.services.signature_life import download_life
 
 _log = logging.getLogger(__name__)
 INLINE_MESSAGE_BYTES = 256 * KIB
@@ -121,7 +122,7 @@ def _extents(core: Core, page: ExtentPage) -> SignedExtents:
             GetRequest(extent.object_name, extent.content_type or DEFAULT_CONTENT_TYPE, extent.byte_range)
             for extent in page.extents
         ],
-        expires_in=int(core.settings["downloads.url_life"]),
+        expires_in=download_life(core),
     )
     signed = [SignedExtent(extent, url) for extent, url in zip(page.extents, urls, strict=True)]
     return SignedExtents(signed, page.next_sequence, page.latest_sequence, page.next_sequence <= page.watermark)
@@ -156,7 +157,7 @@ def _sign(core: Core, placed: Sequence[Placed]) -> None:
             span = (first, first + message.size - 1)
             message.range = f"bytes={span[0]}-{span[1]}"
         requests.append(GetRequest(message.object_name, message.content_type, span))
-    urls = core.signer.get_many(requests, expires_in=int(core.settings["downloads.url_life"]))
+    urls = core.signer.get_many(requests, expires_in=download_life(core))
     for (message, first), url in zip(present, urls, strict=True):
         if message.size > 0 or first is None:
             message.url = url

@@ -13,6 +13,7 @@ from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
 from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
 from minitoolstream.ports import NewUpload, SignedRequest, StoredPart
 from minitoolstream.services.core import Core
+from minitoolstream.services.signature_life import within_session
 
 _LONGEST_SIGNATURE = 7 * 24 * 3600
 _LONGEST_METADATA = 1024
@@ -59,7 +60,10 @@ def _at_once(core: Core, new: NewUpload) -> Ticket | Receipt | None:
     """The answer that needs no store; None for a payload in parts."""
     if new.upload is None:
         return new.receipt
-    return Ticket(new.upload, request=_sign_put(core, new.upload)) if new.upload.part_size is None else None
+    if new.upload.part_size is not None:
+        return None
+    upload = within_session(core, new.upload)
+    return Ticket(upload, request=_sign_put(core, upload))
 
 
 def part_size_for(size: int, part_size: int) -> int | None:
@@ -87,6 +91,7 @@ async def _multipart_ticket(core: Core, upload: Upload, urls: int) -> Ticket:
         upload = await ensure_multipart(core, upload)
     else:
         upload, _ = await living_multipart(core, upload)
+    upload = within_session(core, upload)
     numbers = range(1, min(part_count(upload), urls) + 1)
     return Ticket(upload, parts=[sign_part(core, upload, number) for number in numbers])
 

@@ -18,6 +18,7 @@ from minitoolstream.services.issue_tickets import (
     part_count,
     sign_part,
 )
+from minitoolstream.services.signature_life import within_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ async def sign_parts(core: Core, upload_id: str, wanted: Sequence[tuple[int, str
     for number, _ in wanted:
         if not 1 <= number <= count:
             raise bad_request(f"part {number} does not exist: this upload has parts 1 to {count}", field="parts")
-    upload = await ensure_multipart(core, await core.metadata.extend_upload(upload_id))
+    upload = within_session(core, await ensure_multipart(core, await core.metadata.extend_upload(upload_id)))
     return PartsPage(upload, count, signed=[sign_part(core, upload, number, md5) for number, md5 in wanted])
 
 
@@ -53,6 +54,7 @@ async def sign_missing_parts(core: Core, upload_id: str, start: int) -> PartsPag
     if not 1 <= start <= count:
         raise bad_request(f"start must be a part of this upload, 1 to {count}", field="start")
     upload, arrived = await living_multipart(core, await core.metadata.extend_upload(upload_id))
+    upload = within_session(core, upload)
     there = {part.number for part in arrived}
     missing = [number for number in range(start, count + 1) if number not in there]
     page, rest = missing[:PARTS_PER_PAGE], missing[PARTS_PER_PAGE:]

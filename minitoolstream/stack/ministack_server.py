@@ -21,6 +21,9 @@ Send = Callable[[Any], Awaitable[None]]
 
 _KEY = re.compile(rb"(?:Credential|AWSAccessKeyId)(?:=|%3D)([A-Za-z0-9_-]*)", re.IGNORECASE)
 _OPEN_KEY = re.compile(rb"|test|\d{12}")
+KEEP_ALIVE = 600
+"""Seconds that an idle connection stays: longer than clients keep theirs (90 in AWS's SDK for Go). The server that the
+emulator uses closes one even when a request has just come on it, handles that request, and its answer is lost."""
 HEALTH = "/_ministack/health"
 
 
@@ -52,7 +55,7 @@ async def gate(scope: Scope, receive: Receive, send: Send) -> None:
 async def serve() -> None:
     config = importlib.import_module("hypercorn.config").Config()
     config.bind = [f"{os.environ['BIND_HOST']}:{os.environ['GATEWAY_PORT']}"]
-    config.keep_alive_timeout = 75
+    config.keep_alive_timeout = KEEP_ALIVE
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

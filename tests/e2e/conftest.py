@@ -1,4 +1,4 @@
-"""One suite, two targets: the host on MinIO, and the same functions as Lambdas on an emulated AWS."""
+"""One suite, three targets: the host on MinIO and on LocalStack, the same functions as Lambdas on an emulated AWS."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ import pytest
 
 from tests.e2e.deploy import Deployed, deploy, terraform_command
 from tests.e2e.emulator import start_emulator
-from tests.live import Calls, Live
+from tests.live import Calls, Live, start_live
+from tests.localstack import LocalStack
 from tests.servers import start_tarantool
 
 NO_TERRAFORM = "TERRAFORM names no terraform that has the AWS provider"
 EARLY = "expires-by-schedule"
+ORIGIN = "https://app.example"
+"""Of a web page that may call the API."""
+HASTY = {
+    "visibility_seconds": "1",
+    "tries": "3",
+    "cors_origins": json.dumps([ORIGIN, "https://other.example"]),
+}
 
 
 @dataclass
@@ -39,7 +47,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("aws")
     emulator, tarantool = start_emulator(folder / "emulator"), start_tarantool(folder / "tarantool")
     try:
-        yield deploy(emulator, tarantool, folder)
+        yield deploy(emulator, tarantool, folder, HASTY)
     finally:
         emulator.stop()
         tarantool.stop()
@@ -54,18 +62,27 @@ def aws_target(deployed: Deployed) -> Target:
     return target
 
 
+@pytest.fixture(scope="session")
+def localstack(localstack_server: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A host whose payloads are in LocalStack's S3, and whose events come by its SQS."""
+    queue = {"MTS_OBJECT_STORE_QUEUE_URL": localstack_server.queue_url}
+    live = start_live(tmp_path_factory.mktemp("on-localstack"), store=localstack_server, extra_env=queue)
+    yield live
+    live.stop()
+
+
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> Any:
     if request.param == "aws":
         return request.getfixturevalue("aws_target")
-    live: Live = request.getfixturevalue("live")
-    return Target("host", live.url, live.token)
+    live: Live = request.getfixturevalue("live" if request.param == "host" else request.param)
+    return Target(request.param, live.url, live.token)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
-        aws = pytest.param("aws", marks=pytest.mark.xdist_group("aws"))
-        metafunc.parametrize("target", ["host", aws], indirect=True)
+        dear = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("localstack", "aws")]
+        metafunc.parametrize("target", ["host", *dear], indirect=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -46,9 +46,11 @@ def start_emulator(folder: Path) -> Emulator:
     port = free_port()
     for name in ("tmp", "s3"):
         (folder / name).mkdir(parents=True, exist_ok=True)
+    python = [str(get_ministack().path), "-I", "-B"]
+    served = ["--bind", f"127.0.0.1:{port}", "--keep-alive", str(ministack_server.KEEP_ALIVE)]
     launch = Launch(
         "ministack",
-        [str(get_ministack().path), "-I", "-B", "-m", "ministack"],
+        [*python, "-m", "hypercorn", "ministack.app:app", "--workers", "0", *served],
         folder / "ministack.log",
         folder=folder,
         environ={

@@ -50,5 +50,8 @@ def test_api_gateway_asks_the_authorizer_before_every_method(deployed: Deployed)
             for method in resource.get("resourceMethods", {}):
                 about = gateway.get_method(restApiId=api, resourceId=resource["id"], httpMethod=method)
                 found[method, resource["path"]] = (about["authorizationType"], bool(about.get("authorizerId")))
+    asked_by_browsers = {key: found.pop(key) for key in list(found) if key[0] == "OPTIONS"}
     assert sorted(found) == ROUTES
     assert set(found.values()) == {("CUSTOM", True)}
+    assert {path for _, path in asked_by_browsers} == {path for _, path in ROUTES}
+    assert set(asked_by_browsers.values()) == {("NONE", False)}

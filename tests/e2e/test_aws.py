@@ -4,19 +4,57 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minitoolstream.aws.letters import GAVE_UP, read_letters, redrive
 from tests.e2e.conftest import EARLY, Target, event_of
-from tests.e2e.deploy import Deployed
+from tests.e2e.deploy import Deployed, Terraform
 from tests.live import eventually
 
 
 def test_the_second_plan_has_nothing_to_do(deployed: Deployed) -> None:
     code, said = deployed.plan()
     assert code == 0, said
+
+
+@pytest.mark.parametrize("env", ["dev", "prod"])
+def test_what_has_machines_can_be_planned(deployed: Deployed, env: str, tmp_path: Path) -> None:
+    """All that can be said of it without them: every reference, count and document is computed, nothing is made."""
+    terraform = Terraform.prepared(tmp_path, env)
+    terraform.environ = {
+        "TF_VAR_packages": deployed.terraform.environ["TF_VAR_packages"],
+        "TF_VAR_code_bucket": "code",
+        "TF_VAR_tarantool_ami": "ami-0123456789abcdef0",
+        "TF_VAR_secrets": json.dumps({"server.token": "t", "tarantool.password": "p", "pipeline.password": "q" * 16}),
+    }
+    (terraform.folder / "override.tf").write_text(ON_THE_EMULATOR % deployed.emulator.endpoint)
+    terraform.run("init", "-no-color")
+    _, said = terraform.run("plan", "-no-color", "-lock=false")
+    assert re.search(r"Plan: [1-9]\d\d to add, 0 to change, 0 to destroy", said), said[-2000:]
+
+
+ON_THE_EMULATOR = """
+terraform {
+  backend "local" {}
+}
+
+provider "aws" {
+  access_key                  = "test"
+  secret_key                  = "test"
+  skip_credentials_validation = true
+  skip_metadata_api_check     = true
+  skip_requesting_account_id  = true
+
+  endpoints {
+    sts = "%s"
+  }
+}
+"""
 
 
 def test_duplicates_and_disorder_of_events_change_nothing(deployed: Deployed, aws_target: Target, subject: str) -> None:
@@ -82,43 +120,92 @@ def _committed(target: Target, upload_id: str) -> Any:
     return answer.json if answer.status == 200 and answer.json["state"] == "committed" else None
 
 
-FORMS = {
-    "sns": lambda event: json.dumps({"Type": "Notification", "TopicArn": "arn:aws:sns:x:y:z", "Message": event}),
-    "eventbridge": lambda event: json.dumps(
-        {
-            "source": "aws.s3",
-            "detail-type": "Object Created",
-            "detail": {
-                "bucket": json.loads(event)["Records"][0]["s3"]["bucket"],
-                "object": json.loads(event)["Records"][0]["s3"]["object"],
-            },
-        }
-    ),
-}
+EVENTS = ["s3:ObjectCreated:*"]
+PAYLOADS = {"Key": {"FilterRules": [{"Name": "prefix", "Value": "m/"}]}}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_event_is_taken_in_every_form_that_a_queue_can_bring(
-    deployed: Deployed, aws_target: Target, subject: str, form: str
+def by_a_topic(deployed: Deployed) -> dict[str, Any]:
+    """S3 -> SNS -> SQS."""
+    sns = deployed.emulator.client("sns")
+    topic = sns.create_topic(Name="created")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_arn(deployed))
+    return {"TopicConfigurations": [{"TopicArn": topic, "Events": EVENTS, "Filter": PAYLOADS}]}
+
+
+def by_eventbridge(deployed: Deployed) -> dict[str, Any]:
+    """S3 -> EventBridge -> SQS."""
+    events = deployed.emulator.client("events")
+    created = {"bucket": {"name": [deployed.stack["bucket"]]}, "object": {"key": [{"prefix": "m/"}]}}
+    pattern = {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": created}
+    events.put_rule(Name="created", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule="created", Targets=[{"Id": "queue", "Arn": _arn(deployed)}])
+    return {"EventBridgeConfiguration": {}}
+
+
+def straight(deployed: Deployed) -> dict[str, Any]:
+    """S3 -> Lambda."""
+    functions, name = deployed.emulator.client("lambda"), deployed.stack["functions"]["on_object_created"]
+    arn = functions.get_function(FunctionName=name)["Configuration"]["FunctionArn"]
+    functions.add_permission(
+        FunctionName=name, StatementId="s3", Action="lambda:InvokeFunction", Principal="s3.amazonaws.com"
+    )
+    return {"LambdaFunctionConfigurations": [{"LambdaFunctionArn": arn, "Events": EVENTS, "Filter": PAYLOADS}]}
+
+
+def _arn(deployed: Deployed) -> str:
+    """Of the queue of events, which now takes them from everybody."""
+    sqs, url = deployed.emulator.client("sqs"), deployed.stack["queue_url"]
+    arn: str = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    everybody = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": arn}
+    policy = {"Version": "2012-10-17", "Statement": [everybody]}
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
+    return arn
+
+
+@pytest.fixture
+def without_schedule(deployed: Deployed) -> Iterator[None]:
+    """The sweeper would find the payload by itself, and nobody would know by whose hand it was committed."""
+    events, rule = deployed.emulator.client("events"), deployed.stack["bucket"] + "-sweep"
+    events.disable_rule(Name=rule)
+    yield
+    events.enable_rule(Name=rule)
+
+
+@pytest.mark.usefixtures("without_schedule")
+@pytest.mark.parametrize("way", [by_a_topic, by_eventbridge, straight])
+def test_the_event_may_come_every_way_that_s3_has(
+    deployed: Deployed, aws_target: Target, subject: str, way: Callable[[Deployed], dict[str, Any]]
 ) -> None:
-    """The function is called before the PUT: else the bucket's own event would be the first to tell."""
-    ticket = aws_target.ticket(subject, 2)
-    event = FORMS[form](event_of(deployed.stack["bucket"], ticket, 2))
-    record = {"eventSource": "aws:sqs", "messageId": "m-1", "body": event}
-    answer = _invoke(deployed, "on_object_created", {"Records": [record]})
-    assert answer == {"batchItemFailures": []}
-    assert aws_target.receipt(ticket["upload_id"], wait=0)["state"] == "committed"
-    aws_target.put(ticket, b"ok")
+    s3, sqs, bucket = deployed.emulator.client("s3"), deployed.emulator.client("sqs"), deployed.stack["bucket"]
+    url = deployed.stack["queue_url"]
+    usual = s3.get_bucket_notification_configuration(Bucket=bucket)
+    policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]
+    try:
+        s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=way(deployed))
+        ticket = aws_target.ticket(subject, 2)
+        aws_target.put(ticket, b"ok")
+        assert aws_target.receipt(ticket["upload_id"])["state"] == "committed"
+    finally:
+        usual.pop("ResponseMetadata")
+        s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=usual)
+        sqs.set_queue_attributes(QueueUrl=url, Attributes=policy)
     (message,) = aws_target.messages(subject)
     assert aws_target.payload(message) == b"ok"
 
 
-def _invoke(deployed: Deployed, function: str, event: Any) -> Any:
-    name = deployed.stack["functions"][function]
-    answer = deployed.emulator.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event).encode())
-    payload = json.loads(answer["Payload"].read())
-    assert "FunctionError" not in answer, payload
-    return payload
+@pytest.mark.usefixtures("without_schedule")
+def test_without_an_event_nothing_is_committed(deployed: Deployed, aws_target: Target, subject: str) -> None:
+    """Else the test above would show nothing."""
+    s3, bucket = deployed.emulator.client("s3"), deployed.stack["bucket"]
+    usual = s3.get_bucket_notification_configuration(Bucket=bucket)
+    s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
+    try:
+        ticket = aws_target.ticket(subject, 2)
+        aws_target.put(ticket, b"ok")
+        assert aws_target.receipt(ticket["upload_id"], wait=2)["state"] == "open"
+    finally:
+        usual.pop("ResponseMetadata")
+        s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=usual)
 
 
 def test_a_function_may_do_no_more_than_its_policy_says(deployed: Deployed, aws_target: Target, subject: str) -> None:

@@ -1,4 +1,4 @@
-"""The bucket's lifecycle on MinIO (rule 26), and what becomes of payloads in versioned and locked buckets."""
+"""The bucket's lifecycle on MinIO and on LocalStack (rule 26); payloads in versioned and locked buckets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack import minio
 from minitoolstream.stack.minio import Credentials
 from tests.live import Live, eventually, start_live
+from tests.localstack import start_localstack
+from tests.servers import MinioServer
 
 SPECS_OWN = [
     {"ID": "default-ttl", "Filter": {"Prefix": ""}, "Status": "Enabled", "Expiration": {"Days": 1}},
@@ -41,9 +43,13 @@ def write_rules(live: Live, bucket: str, rules: list[Any]) -> None:
     live.minio.s3().put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    live = start_live(tmp_path_factory.mktemp("lifecycle"), extra_env={"MTS_TTL_CHANNELS": "logs=7d"})
+@pytest.fixture(
+    scope="module", params=["minio", pytest.param("localstack", marks=pytest.mark.xdist_group("localstack"))]
+)
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("lifecycle")
+    store = start_localstack(folder / "localstack") if request.param == "localstack" else None
+    live = start_live(folder, store=store, extra_env={"MTS_TTL_CHANNELS": "logs=7d"})
     yield live
     live.stop()
 
@@ -105,12 +111,17 @@ def make_bucket(live: Live, kind: str) -> str:
 @pytest.fixture(params=["versioned", "locked"])
 async def other_core(request: pytest.FixtureRequest, stack: Live) -> AsyncIterator[tuple[Core, str, str]]:
     bucket = make_bucket(stack, request.param)
-    user = Credentials(stack.minio.access_key, stack.minio.secret_key)
-    minio.ensure_user(stack.minio.endpoint, stack.minio.root, user, bucket)
+    let_user_in(stack, bucket)
     core = await open_core(stack.settings.with_values(minio__bucket=bucket, trash__grace=0.0))
     yield core, bucket, request.param
     await core.close()
-    minio.ensure_user(stack.minio.endpoint, stack.minio.root, user, stack.minio.bucket)
+    let_user_in(stack, stack.minio.bucket)
+
+
+def let_user_in(live: Live, bucket: str) -> None:
+    if isinstance(live.minio, MinioServer):  # LocalStack lets in whoever signs
+        user = Credentials(live.minio.access_key, live.minio.secret_key)
+        minio.ensure_user(live.minio.endpoint, live.minio.root, user, bucket)
 
 
 async def test_in_a_versioned_or_locked_bucket_a_payload_is_gone_for_readers_and_its_version_is_left_to_the_lifecycle(

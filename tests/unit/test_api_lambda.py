@@ -15,6 +15,7 @@ import pytest
 
 from minitoolstream import container
 from minitoolstream.api.app import run
+from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.upload import Upload
 from minitoolstream.host.functions import load_functions
@@ -248,3 +249,38 @@ def test_the_authorizer_refuses_everybody_else_with_the_word_that_makes_it_a_401
     event = {"type": "TOKEN", "methodArn": ARN} | ({} if token is None else {"authorizationToken": token})
     with pytest.raises(Exception, match=r"\AUnauthorized\Z"):
         authorizer().authorize(event, Context())
+
+
+ORIGIN = "https://app.example"
+
+
+@pytest.fixture
+def browser_kit(monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreKit]:
+    made = core_kit(server__token=TOKEN, server__cors_origins=[ORIGIN])
+    monkeypatch.setattr(container, "_container", container.Container(made.core))
+    yield made
+    run(made.core.close())
+
+
+@pytest.mark.usefixtures("browser_kit")
+@pytest.mark.parametrize(("origin", "allowed"), [(ORIGIN, ORIGIN), ("https://evil.example", None)])
+@pytest.mark.parametrize("token", [TOKEN, "wrong"])
+def test_a_page_of_a_listed_origin_may_read_answers_and_errors(origin: str, allowed: str | None, token: str) -> None:
+    headers = {"origin": origin, "Authorization": f"Bearer {token}"}
+    answer = function("publish").app(gateway("GET", "/v1/subjects", {}, headers=headers), Context())
+    assert answer["statusCode"] == (200 if token == TOKEN else 401)
+    assert answer["headers"].get("access-control-allow-origin") == allowed
+    assert answer["headers"]["cache-control"] == "no-store"
+    assert answer["headers"]["x-request-id"] == "request-1"
+
+
+def test_a_browser_asks_without_a_token_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets Manager is not even called: whoever asks must not make us ask."""
+    environ = {"MTS_HOME": "/nowhere", "MTS_SERVER_CORS_ORIGINS": ORIGIN, "MTS_AWS_SECRET": "s"}
+    monkeypatch.setattr(container, "_container", container.Container(load=lambda: load_settings(environ)))
+    monkeypatch.setattr("minitoolstream.bootstrap.open_secrets", None)
+    event = gateway("OPTIONS", "/v1/subjects", {}, headers={"Origin": ORIGIN})
+    answer = authorizer().preflight(event, Context())
+    assert (answer["statusCode"], answer["headers"]["access-control-allow-origin"]) == (204, ORIGIN)
+    refused = authorizer().preflight(gateway("OPTIONS", "/v1/subjects", {}), Context())
+    assert (refused["statusCode"], json.loads(refused["body"])["error"]["code"]) == (403, "forbidden")

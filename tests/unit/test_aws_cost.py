@@ -28,10 +28,31 @@ def test_a_million_messages_by_ticket() -> None:
 
 
 def test_batches_cost_a_thousandth_of_the_requests() -> None:
-    single = costs_of(Use(1_000_000, 10_000, "inline", reads=0, days=1), PRICES)
-    batched = costs_of(Use(1_000_000, 10_000, "batch", reads=0, days=1), PRICES)
+    single = costs_of(Use(1_000_000, 1_000, "inline", reads=0, days=1), PRICES)
+    batched = costs_of(Use(1_000_000, 1_000, "batch", reads=0, days=1), PRICES)
     for what in ("S3 PUTs", "API Gateway requests"):
         assert line(batched, what).dollars == pytest.approx(line(single, what).dollars / 1000)
+
+
+def test_a_batch_is_not_larger_than_what_lambda_takes() -> None:
+    lines = costs_of(Use(1_000_000, 100_000, "batch", reads=1, days=1), PRICES)
+    assert line(lines, "S3 PUTs").quantity == f"{1_000_000 / 41:,.0f}"
+    assert line(lines, "S3 GETs").quantity == f"{1_000_000 / 41:,.0f}"
+
+
+def test_a_payload_in_parts_pays_for_each_of_them() -> None:
+    """64 parts of a GiB, begun, listed and completed; its ticket and its completion."""
+    lines = costs_of(Use(1000, 2**30, "ticket", reads=0, days=1), PRICES)
+    assert line(lines, "S3 PUTs").quantity == "67,000"
+    assert line(lines, "API Gateway requests").quantity == "2,000"
+    assert line(lines, "SQS requests").quantity == "2,200"
+
+
+@pytest.mark.parametrize("way", ["inline", "batch"])
+def test_what_no_request_can_carry_is_refused(way: str) -> None:
+    done = CliRunner().invoke(cli, ["cost", "--way", way, "--size", "5MiB"])
+    assert done.exit_code == 2
+    assert "by ticket alone" in done.stderr
 
 
 def test_events_are_paid_for_only_where_there_are_some() -> None:

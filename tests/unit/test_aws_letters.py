@@ -25,7 +25,7 @@ class Queues:
     queues: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     back_at_once: bool = False
-    refuse: bool = False
+    refuse: str = ""
 
     def put(self, url: str, body: str, reason: str | None = None, sent_at: float = 1000.0) -> None:
         number = f"m{sum(map(len, self.queues.values()))}-{time.monotonic_ns()}"
@@ -42,7 +42,7 @@ class Queues:
 
     def receive_message(self, *, QueueUrl: str, MaxNumberOfMessages: int, **_: Any) -> dict[str, Any]:  # noqa: N803
         if self.refuse:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ReceiveMessage")
+            raise ClientError({"Error": {"Code": self.refuse, "Message": "no"}}, "ReceiveMessage")
         free = [one for one in self.queues.get(QueueUrl, []) if one["ReceiptHandle"] not in self.hidden]
         self.hidden |= {one["ReceiptHandle"] for one in free[:MaxNumberOfMessages]}
         return {"Messages": free[:MaxNumberOfMessages]}
@@ -100,7 +100,13 @@ def test_a_letter_that_comes_back_at_once_does_not_go_round_for_ever() -> None:
 
 def test_a_refusal_is_told() -> None:
     with pytest.raises(MtsError, match="AccessDenied"):
-        read_letters(Queues(refuse=True), "dead", 10)
+        read_letters(Queues(refuse="AccessDenied"), "dead", 10)
+
+
+def test_a_queue_that_is_not_there_is_named() -> None:
+    with pytest.raises(MtsError, match="there is no queue dead") as caught:
+        read_letters(Queues(refuse="AWS.SimpleQueueService.NonExistentQueue"), "dead", 10)
+    assert caught.value.code == "not_found"
 
 
 def mts(monkeypatch: pytest.MonkeyPatch, queues: Queues, *arguments: str) -> tuple[int, str]:

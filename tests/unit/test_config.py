@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -376,3 +377,14 @@ def test_servers_are_kept_for_the_user_not_the_stack(monkeypatch: pytest.MonkeyP
 def test_every_option_says_what_it_is_for() -> None:
     assert all(option.about for option in OPTIONS)
     assert len({name for option in OPTIONS for name in option.names}) == sum(len(option.names) for option in OPTIONS)
+
+
+def test_the_end_of_a_roles_keys_is_known_where_it_is_told(tmp_path: Path) -> None:
+    environ = {"MTS_HOME": str(tmp_path), "AWS_CREDENTIAL_EXPIRATION": "2030-01-01T00:00:00Z"}
+    assert load_settings(environ, cwd=tmp_path)["minio.session_end"] is None, (
+        "those keys may be meant for something else"
+    )
+    on_lambda = load_settings({**environ, "AWS_LAMBDA_FUNCTION_NAME": "f"}, cwd=tmp_path)
+    assert on_lambda["minio.session_end"] == datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    with pytest.raises(MtsError, match="is not a time; write 2026-01-31T12:00:00Z"):
+        load_settings({"MTS_HOME": str(tmp_path), "MTS_MINIO_SESSION_END": "tomorrow"}, cwd=tmp_path)

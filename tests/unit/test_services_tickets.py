@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from minitoolstream.domain.limits import GIB, MAX_PARTS, MAX_PAYLOAD_BYTES, MIB,
 from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import Receipt, State, UploadSpec
 from minitoolstream.services.commit_uploads import commit_created
+from minitoolstream.services.fetch_messages import get_message
 from minitoolstream.services.issue_tickets import ensure_multipart, issue_tickets, part_size_for
 from minitoolstream.services.upload_parts import list_parts, sign_missing_parts, sign_parts
 from tests.core_kit import core_kit
@@ -27,6 +31,43 @@ async def test_a_small_payload_gets_one_signed_put() -> None:
         "if-none-match": "*",
         "x-amz-checksum-sha256": "a" * 64,
     }
+
+
+async def test_a_ticket_ends_with_the_keys_that_sign_it() -> None:
+    """Rule 7. The row lives on: what arrives in time is committed."""
+    end = int(time.time()) + 100
+    kit = core_kit(minio__session_end=float(end), uploads__part_size=10)
+    single, parts = await kit.ticket(5), await kit.ticket(25)
+    assert single.request is not None
+    assert parts.parts is not None
+    again = await sign_parts(kit.core, parts.upload.id, [(1, None)])
+    missing = await sign_missing_parts(kit.core, parts.upload.id, 1)
+    assert [shown.expires_at for shown in (single.upload, parts.upload, again.upload, missing.upload)] == [end] * 4
+    urls = [single.request.url, *(part.request.url for part in (*parts.parts, *again.signed, *missing.signed))]
+    assert all(0 < int(re.split("expires=", url)[1].split("&")[0]) <= 100 for url in urls), urls
+
+
+async def test_a_download_ends_with_the_keys_that_sign_it() -> None:
+    kit = core_kit(minio__session_end=time.time() + 100)
+    receipt = await commit_created(kit.core, kit.put((await kit.ticket(1)).upload, b"1"))
+    assert receipt is not None
+    assert receipt.sequence is not None
+    message = await get_message(kit.core, receipt.sequence)
+    assert 0 < int(str(message.url).rpartition("expires=")[2]) <= 100
+
+
+async def test_what_ended_keys_would_sign_is_not_handed_out() -> None:
+    kit = core_kit(minio__session_end=time.time() - 1)
+    with pytest.raises(MtsError, match="have ended") as caught:
+        await kit.ticket(5)
+    assert caught.value.retryable
+
+
+async def test_keys_that_end_later_than_the_ticket_change_nothing() -> None:
+    kit = core_kit(minio__session_end=time.time() + 7200)
+    ticket = await kit.ticket(5)
+    assert ticket.request is not None
+    assert ticket.request.url.endswith("expires=3600")
 
 
 async def test_a_named_producers_payload_carries_what_recovery_needs() -> None:

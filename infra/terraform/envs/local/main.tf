@@ -52,6 +52,7 @@ module "stack" {
   s3_endpoint        = var.endpoint
   sqs_endpoint       = var.endpoint
   settings           = merge({ AWS_ENDPOINT_URL = var.endpoint }, var.settings)
+  cors_origins       = var.cors_origins
   access_log_arn     = aws_cloudwatch_log_group.access.arn
   tls_only           = false
   force_destroy      = true

@@ -59,3 +59,9 @@ variable "tries" {
   type        = number
   default     = 5
 }
+
+variable "cors_origins" {
+  description = "Web origins whose pages may call the API and use presigned URLs."
+  type        = list(string)
+  default     = []
+}

@@ -1,14 +1,14 @@
 output "url" {
   description = "Where the API is: MTS_URL of clients."
-  value       = module.stack.url
+  value       = module.environment.url
 }
 
 output "stack" {
   description = "Names, addresses and ids of what was made."
-  value       = module.stack
+  value       = module.environment.stack
 }
 
 output "spark" {
   description = "Application and role for the steps of spark_emr/."
-  value       = module.emr
+  value       = module.environment.spark
 }

@@ -33,7 +33,7 @@ variable "secrets" {
 }
 
 variable "cors_origins" {
-  description = "Web origins that may use presigned URLs."
+  description = "Web origins whose pages may call the API and use presigned URLs."
   type        = list(string)
   default     = []
 }

@@ -1,5 +1,20 @@
 # Paths and routes are in routes.tf.json, which `python -m scripts.gen_terraform` writes from the functions' own table.
 
+locals {
+  preflight_paths = length(var.cors_origins) > 0 ? local.paths : {}
+
+  # A page shall be able to read why it was refused. Of several origins a gateway response can name but the one that asks;
+  # what it lets anybody read are the errors below.
+  cors = merge(
+    length(var.cors_origins) == 0 ? {} : {
+      "gatewayresponse.header.Access-Control-Allow-Origin" = (
+        length(var.cors_origins) == 1 ? "'${var.cors_origins[0]}'" : "method.request.header.Origin"
+      )
+    },
+    length(var.cors_origins) > 1 ? { "gatewayresponse.header.Vary" = "'origin'" } : {},
+  )
+}
+
 resource "aws_api_gateway_rest_api" "this" {
   name        = var.name
   description = "MiniToolStream"
@@ -47,6 +62,35 @@ resource "aws_api_gateway_integration" "this" {
   timeout_milliseconds    = 29000
 }
 
+# What a browser asks before a page of another origin may call a route; it sends no token with it.
+resource "aws_api_gateway_method" "preflight" {
+  for_each = local.preflight_paths
+
+  rest_api_id   = aws_api_gateway_rest_api.this.id
+  resource_id   = each.value
+  http_method   = "OPTIONS"
+  authorization = "NONE"
+}
+
+resource "aws_api_gateway_integration" "preflight" {
+  for_each = local.preflight_paths
+
+  rest_api_id             = aws_api_gateway_rest_api.this.id
+  resource_id             = each.value
+  http_method             = aws_api_gateway_method.preflight[each.key].http_method
+  type                    = "AWS_PROXY"
+  integration_http_method = "POST"
+  uri                     = var.preflight.invoke_arn
+}
+
+resource "aws_lambda_permission" "preflight" {
+  statement_id  = "api"
+  action        = "lambda:InvokeFunction"
+  function_name = var.preflight.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_api_gateway_rest_api.this.execution_arn}/*/OPTIONS/*"
+}
+
 resource "aws_lambda_permission" "route" {
   for_each = var.functions
 
@@ -81,6 +125,8 @@ resource "aws_api_gateway_gateway_response" "error" {
   response_type = each.key
   status_code   = each.value.status
 
+  response_parameters = local.cors
+
   response_templates = {
     "application/json" = "{\"error\":{\"code\":\"${each.value.code}\",\"message\":$context.error.messageString,\"details\":{}}}"
   }
@@ -95,12 +141,16 @@ resource "aws_api_gateway_deployment" "this" {
       filesha1("${path.module}/main.tf"),
       { for name, function in var.functions : name => function.invoke_arn },
       var.authorizer.invoke_arn,
+      var.preflight.invoke_arn,
+      var.cors_origins,
     ]))
   }
 
   depends_on = [
     aws_api_gateway_integration.this,
     aws_api_gateway_method.this,
+    aws_api_gateway_integration.preflight,
+    aws_api_gateway_method.preflight,
     aws_api_gateway_gateway_response.error,
   ]
 

@@ -24,6 +24,20 @@ variable "authorizer" {
   })
 }
 
+variable "preflight" {
+  description = "The function that answers browsers' questions, OPTIONS."
+  type = object({
+    name       = string
+    invoke_arn = string
+  })
+}
+
+variable "cors_origins" {
+  description = "Web origins whose pages may call the API; none: it does not answer OPTIONS."
+  type        = list(string)
+  default     = []
+}
+
 variable "authorizer_seconds" {
   description = "How long API Gateway keeps the authorizer's answer. The functions check the token themselves as well."
   type        = number

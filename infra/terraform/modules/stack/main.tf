@@ -12,6 +12,7 @@ locals {
       authorizer        = { source = "authorizer", handler = "app.authorize" }
       fetch             = { source = "fetch", handler = "app.app" }
       on_object_created = { source = "on_object_created", handler = "app.on_object_created" }
+      preflight         = { source = "authorizer", handler = "app.preflight" }
       pipeline          = { source = "pipeline", handler = "app.app" }
       publish           = { source = "publish", handler = "app.app" }
       ttl_sweeper       = { source = "ttl_sweeper", handler = "app.app" }
@@ -78,26 +79,34 @@ module "function" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
-      jsondecode(templatefile("${local.sources}/${each.value.source}/policy.json", {
-        bucket_arn       = module.bucket_events.bucket_arn
-        queue_arn        = local.queue_arn
-        dead_letters_arn = "${local.queue_arn}-dead"
-        secret_arn       = aws_secretsmanager_secret.this.arn
-      })).Statement,
+      [
+        for statement in jsondecode(templatefile("${local.sources}/${each.value.source}/policy.json", {
+          function         = "${var.name}-${replace(each.key, "_", "-")}"
+          bucket_arn       = module.bucket_events.bucket_arn
+          queue_arn        = local.queue_arn
+          dead_letters_arn = "${local.queue_arn}-dead"
+          secret_arn       = aws_secretsmanager_secret.this.arn
+        })).Statement : statement
+        if !(each.key == "preflight" && statement.Sid == "Secret") # it answers anybody
+      ],
       local.extras,
     )
   })
 
-  environment = merge({
-    MTS_HOME              = "/tmp/mts"
-    MTS_AWS_SECRET        = aws_secretsmanager_secret.this.name
-    MTS_AWS_DEAD_LETTERS  = local.dead_letters_url
-    MTS_TARANTOOL_ADDRESS = var.tarantool_address
-    MTS_TARANTOOL_TIMEOUT = "5s"
-    MTS_MINIO_BUCKET      = module.bucket_events.bucket
-    MTS_MINIO_REGION      = var.region
-    MTS_MINIO_ENDPOINT    = coalesce(var.s3_endpoint, "https://s3.${var.region}.amazonaws.com")
-  }, var.settings)
+  environment = merge(
+    {
+      MTS_HOME              = "/tmp/mts"
+      MTS_AWS_SECRET        = aws_secretsmanager_secret.this.name
+      MTS_AWS_DEAD_LETTERS  = local.dead_letters_url
+      MTS_TARANTOOL_ADDRESS = var.tarantool_address
+      MTS_TARANTOOL_TIMEOUT = "5s"
+      MTS_MINIO_BUCKET      = module.bucket_events.bucket
+      MTS_MINIO_REGION      = var.region
+      MTS_MINIO_ENDPOINT    = coalesce(var.s3_endpoint, "https://s3.${var.region}.amazonaws.com")
+    },
+    length(var.cors_origins) > 0 ? { MTS_SERVER_CORS_ORIGINS = join(",", var.cors_origins) } : {},
+    var.settings,
+  )
 
   depends_on = [aws_secretsmanager_secret_version.this]
 }
@@ -125,6 +134,8 @@ module "api" {
   stage          = var.stage
   functions      = { for key in local.routed : key => module.function[key] }
   authorizer     = module.function["authorizer"]
+  preflight      = module.function["preflight"]
+  cors_origins   = var.cors_origins
   access_log_arn = var.access_log_arn
   tracing        = var.tracing
 }

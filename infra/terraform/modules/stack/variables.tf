@@ -60,9 +60,9 @@ variable "security_group_ids" {
 }
 
 variable "cors_origins" {
-  description = "Web origins that may use presigned URLs."
+  description = "Web origins whose pages may call the API and use presigned URLs."
   type        = list(string)
-  default     = ["*"]
+  default     = []
 }
 
 variable "kms_key_arn" {

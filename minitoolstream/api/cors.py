@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from minitoolstream.api.app import Response
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.host.incoming import Headers
 
 _REQUEST_HEADERS = frozenset(
     {
@@ -21,6 +19,7 @@ _REQUEST_HEADERS = frozenset(
     }
 )
 _OUR_HEADER = re.compile(r"x-mts-[a-z0-9!#$%&'*+.^_`|~-]+")
+Headers = Sequence[tuple[str, str]]
 _EXPOSED = "x-request-id, retry-after"
 
 
@@ -39,9 +38,9 @@ class Cors:
         allowed = "*" if self._any else origin
         return [("access-control-allow-origin", allowed), ("access-control-expose-headers", _EXPOSED), *self._vary]
 
-    def preflight(self, headers: Mapping[str, str]) -> Response:
-        """The answer to a browser's question; the origin's own header comes from `headers_for`."""
-        if not self._any and headers["origin"] not in self._origins:
+    def preflight(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """What answers a browser's question, with a 204; the origin's own header comes from `headers_for`."""
+        if not self._any and headers.get("origin") not in self._origins:
             raise MtsError("forbidden", "this origin may not call the API; see `server.cors_origins`")
         wanted = [name.strip().lower() for name in headers.get("access-control-request-headers", "").split(",")]
         allowed = [name for name in wanted if name in _REQUEST_HEADERS or _OUR_HEADER.fullmatch(name)]
@@ -51,4 +50,4 @@ class Cors:
         }
         if allowed:
             answer["access-control-allow-headers"] = ", ".join(allowed)
-        return Response(b"", 204, answer)
+        return answer
