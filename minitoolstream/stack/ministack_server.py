@@ -56,6 +56,7 @@ async def serve() -> None:
     config = importlib.import_module("hypercorn.config").Config()
     config.bind = [f"{os.environ['BIND_HOST']}:{os.environ['GATEWAY_PORT']}"]
     config.keep_alive_timeout = KEEP_ALIVE
+    config.keep_alive_max_requests = 1_000_000  # else it closes a connection behind its thousandth
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -109,6 +109,17 @@ def deploy(
     }
     terraform.run("init", "-no-color")
     _log.info("terraform apply: a minute or two")
-    terraform.run("apply", "-no-color", "-auto-approve")
+    try:
+        terraform.run("apply", "-no-color", "-auto-approve")
+    except TerraformError as error:
+        # Under load the emulator has made a resource of the API whose making the provider then asked for again, and was
+        # refused. Made anew, the API costs some seconds, and all else stays.
+        if "ConflictException" not in str(error):
+            raise
+        _log.warning("the emulator refused a resource that it had made: the API is made anew")
+        gateway = emulator.client("apigateway")
+        for api in gateway.get_rest_apis()["items"]:
+            gateway.delete_rest_api(restApiId=api["id"])
+        terraform.run("apply", "-no-color", "-auto-approve")
     stack = json.loads(terraform.run("output", "-json", "stack")[1])
     return Deployed(emulator, tarantool, terraform, stack, token)
