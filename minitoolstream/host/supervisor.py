@@ -23,6 +23,7 @@ from minitoolstream.host.worker import STARTUP_FAILURE
 
 _STABLE_SECONDS = 5.0
 _MAX_PAUSE = 5.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _fork = multiprocessing.get_context("fork")
 log = logging.getLogger("mts.supervisor")
 
@@ -57,7 +58,7 @@ class Supervisor:
         """Until SIGTERM or SIGINT; 0 when every worker finished what it had begun."""
         for end in (self._wake, self._waker):
             end.setblocking(False)
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         try:
             failed = self._keep_running()
@@ -97,12 +98,18 @@ class Supervisor:
 
     def _start(self, worker: _Worker) -> None:
         worker.process = _fork.Process(target=self._in_child, args=(worker.slot,))
-        worker.process.start()
+        # One that met the child while it still has our handler would be lost, and the child go on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            worker.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         worker.started = monotonic()
 
     def _in_child(self, slot: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         self._wake.close()
         self._waker.close()
         # With our copy open the pipe would never end.

@@ -8,7 +8,9 @@ import json
 import logging
 import multiprocessing
 import os
+import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -338,6 +340,26 @@ def test_a_worker_that_ends_while_it_is_looked_at_is_not_waited_for(monkeypatch:
     stopping._workers[0].process = Ending()  # type: ignore[assignment]
     assert stopping._end_all()
     assert Ending.sentinel in waited_for
+
+
+def test_a_signal_that_meets_a_worker_before_it_has_begun_ends_it() -> None:
+    class Meeting(supervisor.Supervisor):
+        def _in_child(self, slot: int) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            super()._in_child(slot)
+
+    meeting = Meeting(lambda _slot, _parent: time.sleep(60), 1, deadline=60, on_stop=lambda: None)
+    (worker,) = meeting._workers
+    before = signal.signal(signal.SIGTERM, meeting._on_signal)
+    try:
+        meeting._start(worker)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert worker.process
+    worker.process.join(20)
+    ended = worker.process.exitcode
+    worker.process.kill()
+    assert ended == -signal.SIGTERM
 
 
 async def test_a_worker_opens_its_core_at_the_start_and_closes_it_at_the_end() -> None:
