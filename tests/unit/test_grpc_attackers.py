@@ -44,14 +44,15 @@ async def test_without_the_token_no_request_is_waited_for(kit: GrpcKit) -> None:
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["Publish", "PublishStream"])
+async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """What is not complete is held in memory: of those with a token, too, no more than a number of them."""
     monkeypatch.setattr("minitoolstream.grpc.servers.READ_AT_ONCE", 1)
     monkeypatch.setattr("minitoolstream.grpc.slots.WAIT_SECONDS", 0.1)
     monkeypatch.setattr("minitoolstream.grpc.calls.SILENCE", 1.0)
     async with grpc_kit() as kit:
         metadata = (("authorization", f"Bearer {TOKEN}"),)
-        unsaid = kit.open.channels[0].stream_unary("/minitoolstream.v1.IngressService/Publish")
+        unsaid = kit.open.channels[0].stream_unary(f"/minitoolstream.v1.IngressService/{method}")
         held = asyncio.create_task(_status_of(unsaid(timeout=30, metadata=metadata)))
         request = ingress.PublishRequest(subject="orders")
         async with asyncio.timeout(10):
