@@ -34,6 +34,7 @@ async def publish_bytes(
     data: bytes,
     announced: Announcement,
     idempotency_key: str | None,
+    *,
     inline_limit: int = INLINE_LIMIT,
 ) -> Receipt:
     """Inline when it fits; the same payload by ticket when the host says it is too large."""

@@ -68,7 +68,9 @@ class AsyncPublishing:
             check_codec(codec),
         )
         stored = await encode(to_bytes(data), announced.codec)
-        return await publish_bytes(self._transport, subject, stored, announced, idempotency_key, inline_limit)
+        return await publish_bytes(
+            self._transport, subject, stored, announced, idempotency_key, inline_limit=inline_limit
+        )
 
     async def publish_file(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
+from minitoolstream.pb import legacy_pb2 as legacy
 from tests.grpc_kit import TOKEN, GrpcKit, grpc_kit
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -193,6 +195,19 @@ async def test_the_batch_of_a_subscription_that_nobody_takes_counts_too(narrow: 
     await _refused(clients.egress.Fetch(egress.FetchRequest(subject="orders")))
     assert len((await untaken.read()).batch.messages) == 1
     assert len((await clients.egress.Fetch(egress.FetchRequest(subject="orders"))).messages) == 1
+    untaken.cancel()
+
+
+async def test_the_older_interface_has_no_places_of_its_own(narrow: GrpcKit) -> None:
+    clients = narrow.clients
+    await clients.ingress.Publish(ingress.PublishRequest(subject="orders", data=b"x" * MIB))
+    narrow.kit.deliveries.answers["get_consumer"] = lambda *_: SimpleNamespace(mode="ordered")
+    untaken = clients.egress.Subscribe(egress.SubscribeRequest(subject="orders"))
+    await untaken.initial_metadata()
+    fetch = clients.old_egress.Fetch(legacy.FetchRequest(subject="orders", durable_name="d"))
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await fetch.read()
+    assert "too many reads at once" in (raised.value.details() or "")
     untaken.cancel()
 
 
