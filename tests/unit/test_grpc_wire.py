@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
 from minitoolstream.pb import legacy_pb2 as legacy
-
-Field, Proto = descriptor_pb2.FieldDescriptorProto, descriptor_pb2.DescriptorProto
 
 
 def described(module: Any) -> descriptor_pb2.FileDescriptorProto:
@@ -23,13 +22,13 @@ def messages(file: descriptor_pb2.FileDescriptorProto) -> dict[str, str]:
     return {one.name: ", ".join(_field(one, field) for field in one.field) for one in file.message_type}
 
 
-def _field(message: Proto, field: Field) -> str:
+def _field(message: DescriptorProto, field: FieldDescriptorProto) -> str:
     kind = field.type_name.rpartition(".")[2]
     if any(nested.name == kind and nested.options.map_entry for nested in message.nested_type):
         kind = "map"
-    elif field.label == Field.LABEL_REPEATED:
+    elif field.label == FieldDescriptorProto.LABEL_REPEATED:
         kind += "*"
-    kind = kind or Field.Type.Name(field.type).removeprefix("TYPE_").lower()
+    kind = kind or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
     shown = f"{kind} {field.name} {field.number}"
     if field.proto3_optional:
         return f"optional {shown}"
