@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from minitoolstream.connector._stubs import Stub
 from minitoolstream.grpc.servers import GrpcServer, make_servers
+from minitoolstream.grpc.turns import Turns
 from minitoolstream.host.board import Board
 from minitoolstream.host.metrics import Metrics
 from minitoolstream.pb import egress_v1_pb2, ingress_v1_pb2, legacy_pb2
@@ -84,7 +85,7 @@ async def grpc_kit(**changes: Any) -> AsyncIterator[GrpcKit]:
     """`open` are clients without a token."""
     kit = core_kit(server__token=TOKEN, **changes)
     metrics = Metrics(Board(1), 0)
-    servers = make_servers(kit.core, metrics, "127.0.0.1:0", "127.0.0.1:0")
+    servers = make_servers(kit.core, metrics, Turns(), "127.0.0.1:0", "127.0.0.1:0")
     for server in servers:
         await server.start()
         server.tell(serving=True)

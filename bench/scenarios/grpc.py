@@ -73,7 +73,7 @@ def running_grpc(bench: Bench) -> Iterator[GrpcServer]:
 def run(bench: Bench) -> list[Row]:
     with running_grpc(bench) as server:
         rows = [row for flight in (1, 16, 64) for row in _against(bench, server, flight)]
-        rows += [_publishes(bench, server), _reads(bench, server), _connections(bench, server)]
+        rows += [_publishes(bench, server), _errors(bench, server), _reads(bench, server), _connections(bench, server)]
     with running_grpc(bench) as fresh:  # what a thousand connections took is not what a stream takes
         return [*rows, *_stream(bench, fresh)]
 
@@ -139,6 +139,27 @@ def _publishes(bench: Bench, server: GrpcServer) -> Row:
     rate = 1000
     samples = _repeat(bench, publish(bench, server, 10 * KB, 256, rate), rate)
     return _target("grpc-target-publish", f"spec: {rate:,} Publish calls a second (10 KB), p95", samples, 50)
+
+
+def _errors(bench: Bench, server: GrpcServer) -> Row:
+    """The one run that a failure does not end: it is what is measured."""
+    rate = 1000
+    count = int(rate * max(1.0, bench.seconds)) * bench.rounds
+    return error_rate(bench.generator.run(publish(bench, server, 10 * KB, 256, rate).plan(count)), rate)
+
+
+def error_rate(result: LoadResult, rate: int) -> Row:
+    """Of all calls that were begun, in percent."""
+    failed = result.operations - result.succeeded
+    return Row(
+        key="grpc-target-errors",
+        measure=f"spec: errors among {result.operations:,} Publish calls (10 KB), {rate:,} a second",
+        unit="%",
+        value=100 * failed / result.operations,
+        floor=Floor(0.1, at_most=True),
+        rate=result.rate,
+        note=f"{failed} failed",
+    )
 
 
 def _reads(bench: Bench, server: GrpcServer) -> Row:

@@ -29,7 +29,13 @@ _PLAIN_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?\Z")
 
 
 async def publish_bytes(
-    transport: Transport, subject: str, data: bytes, announced: Announcement, idempotency_key: str | None
+    transport: Transport,
+    subject: str,
+    data: bytes,
+    announced: Announcement,
+    idempotency_key: str | None,
+    *,
+    inline_limit: int = INLINE_LIMIT,
 ) -> Receipt:
     """Inline when it fits; the same payload by ticket when the host says it is too large."""
     check_subject(subject)
@@ -41,7 +47,7 @@ async def publish_bytes(
     if idempotency_key is not None:
         check_idempotency_key(idempotency_key, "idempotency_key")
     plain = _fits_http(announced)
-    if len(data) <= (INLINE_LIMIT if plain else _RAW_LIMIT_AS_JSON):
+    if len(data) <= min(inline_limit, INLINE_LIMIT if plain else _RAW_LIMIT_AS_JSON):
         try:
             return await _publish_inline(transport, subject, data, announced, idempotency_key, plain=plain)
         except MtsError as error:
@@ -52,7 +58,7 @@ async def publish_bytes(
             "too_large",
             "idempotency_key works for inline publishes only, and this payload is too large for one; "
             "use producer_id and seqno",
-            {"size": len(data), "inline_limit": INLINE_LIMIT},
+            {"size": len(data), "inline_limit": inline_limit},
         )
     return await Upload(transport, subject, BytesSource(data), announced).run()
 

@@ -12,7 +12,7 @@ from minitoolstream.client._buffer import BufferLimits
 from minitoolstream.client._buffered import AsyncBufferedPublisher
 from minitoolstream.client._codec import encode
 from minitoolstream.client._files import guess_content_type, publish_path
-from minitoolstream.client._inline import publish_bytes
+from minitoolstream.client._inline import INLINE_LIMIT, publish_bytes
 from minitoolstream.client._outlet import Outlet
 from minitoolstream.client._producers import start_producer
 from minitoolstream.client._resume import ResumeSlot
@@ -47,8 +47,9 @@ class AsyncPublishing:
         seqno: int | None = None,
         epoch: int | None = None,
         idempotency_key: str | None = None,
+        inline_limit: int = INLINE_LIMIT,
     ) -> Receipt:
-        """Publish a payload from memory: in one call when it is small, by ticket above 4 MiB.
+        """Publish a payload from memory: in one call when it is small, by ticket above `inline_limit` (4 MiB).
 
         Messages of a `group` share a partition, and so keep their order; `codec` (gzip, zstd) compresses the
         payload, which readers undo. Retries never store it twice: each call has an idempotency key of its own
@@ -67,7 +68,9 @@ class AsyncPublishing:
             check_codec(codec),
         )
         stored = await encode(to_bytes(data), announced.codec)
-        return await publish_bytes(self._transport, subject, stored, announced, idempotency_key)
+        return await publish_bytes(
+            self._transport, subject, stored, announced, idempotency_key, inline_limit=inline_limit
+        )
 
     async def publish_file(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from threading import Event, Lock
 from typing import Any
 
@@ -12,14 +13,13 @@ import grpc
 from minitoolstream.client._codec import decode_now
 from minitoolstream.connector._channel import Channel, error_of
 from minitoolstream.connector._types import Message, SubscriptionStatus
-from minitoolstream.connector._wires import Options
+from minitoolstream.connector._wires import Handle, Options
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pb import egress_v1_pb2 as pb
 from minitoolstream.pb.names import CODEC
 
 _GOES_BY = frozenset({"unavailable", "timeout", "closed", "overloaded", "internal"})
 log = logging.getLogger(__name__)
-Handle = Callable[[Message], None]
 
 
 class GrpcEgress:
@@ -34,7 +34,7 @@ class GrpcEgress:
         while not stop.is_set():
             try:
                 reading.find_position()
-                with _Kept(self, reading.subscribe()) as stream:
+                with self._kept(reading.subscribe()) as stream:
                     if not stop.is_set():
                         reading.run(stream)
             except (grpc.RpcError, MtsError) as failure:
@@ -45,14 +45,17 @@ class GrpcEgress:
                     log.warning("reading %s is interrupted: %s", subject, error.message)
             stop.wait(self._pause)
 
-    def keep(self, stream: Any) -> None:
+    @contextmanager
+    def _kept(self, stream: Any) -> Iterator[Any]:
+        """A stream that `wake` can end, for as long as it is read."""
         with self._lock:
             self._streams.add(stream)
-
-    def drop(self, stream: Any) -> None:
-        with self._lock:
-            self._streams.discard(stream)
-        stream.cancel()
+        try:
+            yield stream
+        finally:
+            with self._lock:
+                self._streams.discard(stream)
+            stream.cancel()
 
     def wake(self) -> None:
         with self._lock:
@@ -72,21 +75,6 @@ class GrpcEgress:
 
     def close(self) -> None:
         self._channel.close()
-
-
-class _Kept:
-    """A stream that `wake` can end, for as long as it is read."""
-
-    def __init__(self, owner: GrpcEgress, stream: Any) -> None:
-        self._owner = owner
-        self._stream = stream
-
-    def __enter__(self) -> Any:
-        self._owner.keep(self._stream)
-        return self._stream
-
-    def __exit__(self, *_: object) -> None:
-        self._owner.drop(self._stream)
 
 
 class _Reading:
@@ -133,15 +121,14 @@ class _Reading:
                 return
 
     def _take(self, messages: Iterable[pb.Message]) -> bool:
-        """False when it was stopped in the middle."""
+        """False when it was stopped. What was handled is acked, also when the stop came meanwhile."""
         before = self._position
         try:
             for message in messages:
-                self._handle(_message(message))
-                if self._stop.is_set():
+                if not self._handle(_message(message)):
                     return False
                 self._position = message.sequence
-            return True
+            return not self._stop.is_set()
         finally:
             if self._position > before:
                 self._ack()

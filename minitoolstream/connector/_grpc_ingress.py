@@ -37,7 +37,12 @@ class GrpcIngress:
             request = _request(message)
         except OSError as error:
             raise bad_request(f"cannot read {error.filename}: {error.strerror}", field="data") from None
-        answer = self._channel.call(self._channel.stub.Publish, request, _new_key())
+        try:
+            answer = self._channel.call(self._channel.stub.Publish, request, _new_key())
+        except MtsError as error:
+            if error.code != "too_large":  # for one call, which takes what its server says; nothing is stored
+                raise
+            return self._upload(message)
         return PublishResult(answer.sequence, answer.object_name)
 
     def publish_all(self, messages: Sequence[Prepared]) -> list[PublishResult]:

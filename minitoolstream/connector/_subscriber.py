@@ -79,14 +79,15 @@ class Subscriber:
     def _run(self, subject: str) -> None:
         handler = self._handlers[subject]
 
-        def handle(message: Message) -> None:
+        def handle(message: Message) -> bool:
             while not self._stop.is_set():
                 try:
                     handler(message)
-                    return
+                    return True
                 except Exception:
                     self._log.exception("the handler of %s failed at message %d", subject, message.sequence)
                 self._stop.wait(self._pause)
+            return False
 
         try:
             self._wire.follow(subject, self._durable, self._batch_size, handle, self._stop)

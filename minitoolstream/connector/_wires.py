@@ -11,6 +11,9 @@ from minitoolstream.config import load_settings
 from minitoolstream.connector._types import Message, Prepared, PublishResult, SubscriptionStatus
 from minitoolstream.domain.errors import MtsError
 
+Handle = Callable[[Message], bool]
+"""Whether the message was handled; False when a stop came before that, and it is to come again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -36,9 +39,7 @@ class IngressWire(Protocol):
 
 
 class EgressWire(Protocol):
-    def follow(
-        self, subject: str, durable: str, batch_size: int, handle: Callable[[Message], None], stop: Event
-    ) -> None:
+    def follow(self, subject: str, durable: str, batch_size: int, handle: Handle, stop: Event) -> None:
         """Hand over the messages of a subject behind the durable's position, and move it, until `stop` is set.
         Comes back on its own only by an MtsError that trying again does not mend."""
 
@@ -58,7 +59,7 @@ def ingress_wire(address: str, options: Options, presigned_above: int) -> Ingres
     if is_http(address):
         from minitoolstream.connector._http import HttpIngress
 
-        return HttpIngress(address, options)
+        return HttpIngress(address, options, presigned_above)
     must_have_grpc()
     from minitoolstream.connector._grpc_ingress import GrpcIngress
 

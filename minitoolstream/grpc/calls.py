@@ -125,17 +125,22 @@ class _Call:
         except DecodeError:
             return _Unreadable()
 
-    async def _one(self, context: Context) -> Any:
-        """The request of a call. How much memory those take that are not complete is not the clients' choice."""
+    async def _first(self, context: Context) -> Any:
+        """The request of a call, or the first of a stream; EOF if there is none. How much memory those take that are
+        not complete is not the clients' choice."""
         async with self._gate.reading:
             try:
                 async with asyncio.timeout(SILENCE):
                     request = await context.read()
             except TimeoutError:
                 raise MtsError("request_timeout", f"the request did not come within {SILENCE:g} s") from None
+        _must_be_readable(request)
+        return request
+
+    async def _one(self, context: Context) -> Any:
+        request = await self._first(context)
         if request is grpc.aio.EOF:
             raise bad_request("a call has a request")
-        _must_be_readable(request)
         return request
 
     async def answer(self, _requests: object, context: Context) -> Any:
@@ -148,7 +153,7 @@ class _Call:
     async def take_stream(self, requests: AsyncIterator[Any], context: Context) -> Any:
         with _Measured(self._name, self._gate) as measured:
             try:
-                return await self._behaviour(_readable(requests), context)
+                return await self._behaviour(_readable(await self._first(context), requests), context)
             except Exception as error:
                 return await self._refuse(measured.failed(error), context)
 
@@ -209,8 +214,12 @@ def _must_be_readable(request: object) -> None:
         raise bad_request("the message cannot be read: its fields do not fit, or a text in it is not valid UTF-8")
 
 
-async def _readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async for request in requests:
+async def _readable(first: Any, others: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    if first is grpc.aio.EOF:
+        return
+    yield first
+    del first  # not to be held while the others come
+    async for request in others:
         _must_be_readable(request)
         yield request
 

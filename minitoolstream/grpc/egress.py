@@ -7,13 +7,14 @@ from contextlib import aclosing
 from functools import partial
 
 from minitoolstream.api.errors import answer_code
+from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.consumer import ConsumerSettings, check_durable
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MAX_FETCH_LIMIT
 from minitoolstream.domain.message import Message
 from minitoolstream.grpc.calls import Context
 from minitoolstream.grpc.following import follow
-from minitoolstream.grpc.shapes import add_messages, limit_in, sequence_in, subject_in, v1_message
+from minitoolstream.grpc.shapes import add_messages, limit_in, subject_in, v1_message
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.pb import egress_v1_pb2 as pb
 from minitoolstream.pb.names import ERROR_CODE
@@ -37,7 +38,7 @@ class Egress:
         self._core = core
         self._room = int(core.settings["grpc.message_limit"]) - FRAMING
         self._few = int(core.settings["subscription.batch_size"])
-        self._answers = Slots(ANSWERS_AT_ONCE, "reads")
+        self.answers = Slots(ANSWERS_AT_ONCE, "reads")
         self._downloads = Slots(DOWNLOADS_AT_ONCE, "downloads")
 
     async def get_latest_sequence(
@@ -48,8 +49,8 @@ class Egress:
 
     async def fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
         subject, limit = subject_in(request.subject), limit_in(request.limit, self._few)
-        await self._answers.for_the_call(context)
-        brought = await self._bring(subject, sequence_in(request.start_sequence), limit)
+        await self.answers.for_the_call(context)
+        brought = await self._bring(subject, check_number(request.start_sequence, "start_sequence"), limit)
         if brought.too_large is not None:
             raise too_large(brought.too_large, self._room, "read it with Download")
         answer = pb.FetchResponse()
@@ -62,8 +63,8 @@ class Egress:
 
     async def subscribe(self, request: pb.SubscribeRequest, _context: Context) -> AsyncIterator[pb.SubscribeResponse]:
         subject, limit = subject_in(request.subject), limit_in(request.batch_size, self._few, "batch_size")
-        start = await self._start(subject, request.durable_name, sequence_in(request.start_sequence))
-        async with self._answers:
+        start = await self._start(subject, request.durable_name, check_number(request.start_sequence, "start_sequence"))
+        async with self.answers:
             brought = await self._bring(subject, start, limit)
             following = brought.next_sequence
             first = pb.SubscribeResponse()
@@ -100,7 +101,7 @@ class Egress:
         self, request: pb.UpdateConsumerPositionRequest, _context: Context
     ) -> pb.UpdateConsumerPositionResponse:
         subject, durable = subject_in(request.subject), check_durable(request.durable_name)
-        position = sequence_in(request.last_sequence, "last_sequence")
+        position = check_number(request.last_sequence, "last_sequence")
         await put_consumer(self._core, subject, durable, ConsumerSettings(), start=1, ack=position)
         return pb.UpdateConsumerPositionResponse()
 
@@ -129,8 +130,8 @@ class Egress:
         )
 
     async def download(self, request: pb.DownloadRequest, _context: Context) -> AsyncIterator[pb.DownloadResponse]:
-        sequence, offset = sequence_in(request.sequence, "sequence"), sequence_in(request.offset, "offset")
-        length = sequence_in(request.length, "length") or None
+        sequence, offset = check_number(request.sequence, "sequence"), check_number(request.offset, "offset")
+        length = check_number(request.length, "length") or None
         async with self._downloads:
             download = await open_download(self._core, sequence, offset, length)
             message = download.message

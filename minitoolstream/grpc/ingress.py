@@ -98,6 +98,7 @@ class Ingress:
         if first is None or first.WhichOneof("piece") != "upload":
             raise bad_request("a stream begins with its `upload`", field="upload")
         subject, spec = upload_spec(first.upload)
+        del first  # it may be large all the same, by fields that nobody knows
         async with self._streams:
             receipt, name = await publish_stream(self._core, subject, spec, pieces.data())
         if receipt.sequence is None and receipt.upload_id is not None:

@@ -8,16 +8,18 @@ from functools import partial
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.consumer import check_durable
 from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.message import Message
 from minitoolstream.domain.transaction import PositionAck
 from minitoolstream.grpc.calls import Context, metadata_of
-from minitoolstream.grpc.egress import ANSWERS_AT_ONCE, FRAMING, too_large
+from minitoolstream.grpc.egress import FRAMING, too_large
 from minitoolstream.grpc.following import follow
 from minitoolstream.grpc.ingress import Ingress
-from minitoolstream.grpc.shapes import headers_for_reader, limit_in, sequence_in, subject_in
+from minitoolstream.grpc.shapes import headers_for_reader, limit_in, subject_in
 from minitoolstream.grpc.slots import Slots
+from minitoolstream.grpc.turns import Turns
 from minitoolstream.pb import ingress_v1_pb2 as v1
 from minitoolstream.pb import legacy_pb2 as pb
 from minitoolstream.services.acknowledge import acknowledge
@@ -45,12 +47,15 @@ class LegacyIngress:
 
 
 class LegacyEgress:
-    def __init__(self, core: Core) -> None:
+    """`answers` are the places for what is held until its reader has taken it."""
+
+    def __init__(self, core: Core, answers: Slots, turns: Turns) -> None:
         self._core = core
         self._room = int(core.settings["grpc.message_limit"]) - FRAMING
         self._few = int(core.settings["subscription.batch_size"])
         self._again = float(core.settings["subscription.check_interval"])
-        self._answers = Slots(ANSWERS_AT_ONCE, "reads")
+        self._answers = answers
+        self._turns = turns
         self._nudges = Nudges()
 
     async def get_last_sequence(
@@ -60,7 +65,7 @@ class LegacyEgress:
 
     async def subscribe(self, request: pb.SubscribeRequest, _context: Context) -> AsyncIterator[pb.Notification]:
         subject, durable = subject_in(request.subject), _durable_in(request.durable_name)
-        await ensure_durable(self._core, subject, durable, sequence_in(request.start_sequence))
+        await ensure_durable(self._core, subject, durable, check_number(request.start_sequence, "start_sequence"))
         begin = partial(follow_durable, self._core, subject, durable, self._again, self._nudges)
         async with aclosing(follow(self._core, begin)) as news:
             async for latest in news:
@@ -72,7 +77,7 @@ class LegacyEgress:
         limit = limit_in(request.batch_size, self._few, "batch_size")
         can_download = metadata_of(context).get(LARGE) == "download"
         await ensure_durable(self._core, subject, durable)
-        async with self._core.turns.turn(("legacy", subject, durable)), self._answers:
+        async with self._turns.turn(subject, durable), self._answers:
             found = await self._core.deliveries.read(subject, durable, limit)
             brought = await bring_payloads(self._core, found.page, self._room)
             large = brought.too_large

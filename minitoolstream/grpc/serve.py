@@ -11,6 +11,7 @@ from minitoolstream.api.auth import BearerGuard
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.grpc.tls import tls_files
+from minitoolstream.grpc.turns import Turns
 from minitoolstream.host import logs
 from minitoolstream.host.board import Board
 from minitoolstream.host.serve import DRAIN_SECONDS, worker_count
@@ -36,7 +37,7 @@ def serve_grpc(settings: Settings) -> int:
         from minitoolstream.grpc.worker import GrpcWorker
 
         workers = worker_count(settings)
-        worker = GrpcWorker(settings, Board(workers), ingress, egress, _WORKER_DRAIN_SECONDS)
+        worker = GrpcWorker(settings, Board(workers), Turns(), ingress, egress, _WORKER_DRAIN_SECONDS)
         gc.freeze()
         log.info("ingress on %s, egress on %s, with %d workers", ingress, egress, workers)
         code = Supervisor(worker.run, workers, deadline=DRAIN_SECONDS, on_stop=held.close).serve()

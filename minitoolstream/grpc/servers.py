@@ -18,6 +18,7 @@ from minitoolstream.grpc.legacy import LegacyEgress, LegacyIngress
 from minitoolstream.grpc.open_to_all import Health, Reflection
 from minitoolstream.grpc.slots import Slots
 from minitoolstream.grpc.tls import server_credentials, tls_files
+from minitoolstream.grpc.turns import Turns
 from minitoolstream.host.exchange import request_ids
 from minitoolstream.host.metrics import EGRESS, INGRESS, Metrics
 from minitoolstream.pb import egress_v1_pb2, ingress_v1_pb2, legacy_pb2
@@ -31,10 +32,12 @@ _LEAST_PING_MS = 5_000
 _INGRESS, _EGRESS = "IngressService", "EgressService"
 
 
-def make_servers(core: Core, metrics: Metrics, ingress: str, egress: str) -> tuple[GrpcServer, GrpcServer]:
+def make_servers(
+    core: Core, metrics: Metrics, turns: Turns, ingress: str, egress: str
+) -> tuple[GrpcServer, GrpcServer]:
     """Bound to these addresses, not started yet."""
     settings, older = core.settings, legacy_pb2.DESCRIPTOR.services_by_name
-    publisher, room = Ingress(core), Slots(READ_AT_ONCE, "requests")
+    publisher, reader, room = Ingress(core), Egress(core), Slots(READ_AT_ONCE, "requests")
     publishing = [
         handlers(
             ingress_v1_pb2.DESCRIPTOR.services_by_name[_INGRESS],
@@ -50,12 +53,12 @@ def make_servers(core: Core, metrics: Metrics, ingress: str, egress: str) -> tup
     reading = [
         handlers(
             egress_v1_pb2.DESCRIPTOR.services_by_name[_EGRESS],
-            Egress(core),
+            reader,
             _gate(settings, metrics, EGRESS, Told.IN_ANSWER, room),
         ),
         handlers(
             older[_EGRESS],
-            LegacyEgress(core),
+            LegacyEgress(core, reader.answers, turns),
             _gate(settings, metrics, EGRESS, Told.UNKNOWN, room, is_legacy=True),
         ),
     ]

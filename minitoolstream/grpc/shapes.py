@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minitoolstream.domain.checks import check_content_type, check_headers, check_number, check_upload
+from minitoolstream.domain.checks import check_content_type, check_headers, check_upload
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MAX_FETCH_LIMIT
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Message
@@ -25,10 +25,6 @@ def subject_in(subject: str) -> str:
     if not subject:
         raise bad_request("subject cannot be empty", field="subject")
     return check_subject(subject)
-
-
-def sequence_in(value: int, field: str = "start_sequence") -> int:
-    return check_number(value, field)
 
 
 def limit_in(value: int, default: int, field: str = "limit") -> int:

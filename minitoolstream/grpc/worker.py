@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from minitoolstream.bootstrap import open_core
 from minitoolstream.config import Settings
 from minitoolstream.grpc.servers import GrpcServer, make_servers
+from minitoolstream.grpc.turns import Turns
 from minitoolstream.host.board import Board
 from minitoolstream.host.health import problem_of
 from minitoolstream.host.keep_ceiling import keep_ceiling, open_sequences
@@ -34,6 +35,7 @@ class GrpcWorker:
 
     settings: Settings
     board: Board
+    turns: Turns
     ingress: str
     egress: str
     drain_seconds: float
@@ -58,7 +60,7 @@ class GrpcWorker:
         loop.add_reader(parent, stopping.set)
         core = await open_core(self.settings, metrics)
         try:
-            servers = make_servers(core, metrics, self.ingress, self.egress)
+            servers = make_servers(core, metrics, self.turns, self.ingress, self.egress)
             for server in servers:
                 await server.start()
         except Exception:

@@ -130,6 +130,44 @@ def test_a_subscriber_handles_everything_once_started_and_goes_on_after_a_stop(
     assert got == [*(str(n).encode() for n in range(26)), b"later"]
 
 
+def test_a_message_that_was_handled_while_the_stop_came_is_not_handled_again(
+    live: Live, addresses: tuple[str, str], subject: str
+) -> None:
+    with publisher_of(live, addresses[0]) as publisher:
+        publisher.publish_all([ByteMessagePreparer(subject, data) for data in (b"a", b"b", b"c")])
+    got: list[bytes] = []
+
+    def read(until: bytes) -> None:
+        subscriber = subscriber_of(live, addresses[1], "d")
+
+        def handle(message: Message) -> None:
+            got.append(message.data)
+            if message.data == until:
+                subscriber.stop()
+
+        subscriber.register_handler(subject, handle)
+        subscriber.start()
+        subscriber.wait()
+
+    read(b"b")
+    read(b"c")
+    assert got == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("presigned_above", "straight"), [(10, [False, True, True]), (100 * MIB, [False, False, True])]
+)
+def test_what_goes_straight_into_the_store_is_the_publisher_s_choice(
+    live: Live, addresses: tuple[str, str], subject: str, presigned_above: int, straight: list[bool]
+) -> None:
+    """The last one is more than any call takes, whatever the choice."""
+    payloads = [b"x" * 10, b"x" * 11, b"x" * 5 * MIB]
+    with publisher_of(live, addresses[0], presigned_above=presigned_above) as publisher:
+        names = [publisher.publish(ByteMessagePreparer(subject, data)).object_name for data in payloads]
+    assert [name.startswith("m/") for name in names] == straight
+    assert [live.payload(message) for message in live.messages(subject)] == payloads
+
+
 def test_a_message_whose_handler_fails_comes_again(live: Live, addresses: tuple[str, str], subject: str) -> None:
     with publisher_of(live, addresses[0]) as publisher:
         for data in (b"a", b"b"):
@@ -200,8 +238,9 @@ def test_compressed_messages_are_read_as_they_were(live: Live, addresses: tuple[
     assert got == [b"long text " * 1000]
 
 
-def test_a_restart_in_the_middle_loses_and_doubles_nothing(live: Live, subject: str) -> None:
-    """The server is killed while a publisher and a subscriber use it; both go on by themselves."""
+def test_a_restart_in_the_middle_loses_nothing_and_publishes_nothing_twice(live: Live, subject: str) -> None:
+    """The server is killed while a publisher and a subscriber use it; both go on by themselves. What was handled and
+    not acked by then is handled again."""
     process = start_grpc(live)
     got: list[bytes] = []
     done = threading.Event()

@@ -22,7 +22,7 @@ from minitoolstream.pb import ingress_v1_pb2 as ingress
 from minitoolstream.pb import legacy_pb2 as old
 from minitoolstream.stack.ports import free_port
 from tests.certificates import certificate
-from tests.grpc_kit import V1_EGRESS, Calls, Clients, GrpcProcess, start_grpc
+from tests.grpc_kit import OLD_EGRESS, V1_EGRESS, Calls, Clients, GrpcProcess, start_grpc
 from tests.live import Live, eventually, send
 
 
@@ -245,6 +245,33 @@ def test_a_reader_that_fetches_once_each_time_it_is_told_gets_everything(clients
     stream.cancel()
     thread.join(10)
     assert got == [str(n).encode() for n in range(10)]
+
+
+def test_clients_of_one_durable_of_the_older_interface_get_each_message_once(live: Live, subject: str) -> None:
+    """Also when several workers serve them: sixteen connections are not all with one of the two."""
+    process = start_grpc(live, {"MTS_SERVER_WORKERS": "2"})
+    try:
+        wanted = [ingress.PublishRequest(subject=subject, data=str(n).encode()) for n in range(200)]
+        sent = process.clients().ingress.PublishBatch(ingress.PublishBatchRequest(messages=wanted))
+        assert sent.success_count == 200
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        channels = [grpc.insecure_channel(process.egress, options) for _ in range(16)]
+        readers: list[Any] = [Calls(Stub(channel, OLD_EGRESS), process.token) for channel in channels]
+
+        def read(calls: Any) -> list[bytes]:
+            found: list[bytes] = []
+            request = old.FetchRequest(subject=subject, durable_name="d", batch_size=5)
+            while messages := list(calls.Fetch(request)):
+                found += [message.data for message in messages]
+            return found
+
+        with ThreadPoolExecutor(16) as threads:
+            got = [data for found in threads.map(read, readers) for data in found]
+        for channel in channels:
+            channel.close()
+    finally:
+        process.stop()
+    assert sorted(got, key=int) == [str(n).encode() for n in range(200)]
 
 
 def test_a_new_durable_of_the_older_interface_begins_where_it_says(clients: Clients, subject: str) -> None:

@@ -10,6 +10,7 @@ from bench import report
 from bench.errors import BenchError
 from bench.generator import LoadResult
 from bench.rows import Floor, Row
+from bench.scenarios.grpc import error_rate
 
 RUN = report.Run(
     {"machine": "2 cores"},
@@ -56,3 +57,9 @@ def test_a_load_with_a_failed_operation_is_no_measurement() -> None:
     result = LoadResult(10, 9, 1.0, 9.0, {"201": 9, "503": 1}, {}, {}, [], 0, 0, 0.0, captured=['{"error":{}}'])
     with pytest.raises(BenchError, match="9 of 10"):
         result.must_have_succeeded(10)
+
+
+@pytest.mark.parametrize(("succeeded", "value", "verdict"), [(10_000, 0.0, "met"), (9_980, 0.2, "**not met**")])
+def test_an_error_rate_is_of_all_calls_that_were_begun(succeeded: int, value: float, verdict: str) -> None:
+    row = error_rate(LoadResult(10_000, succeeded, 10.0, 1000.0, {}, {}, {}, [], 0, 0, 0.0), 1000)
+    assert (row.value, row.verdict) == (value, verdict)

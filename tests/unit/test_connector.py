@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +27,7 @@ from minitoolstream.connector import (
     Subscriber,
 )
 from minitoolstream.connector._grpc_ingress import GrpcIngress
+from minitoolstream.connector._http import HttpEgress, HttpIngress
 from minitoolstream.connector._types import Prepared
 from minitoolstream.connector._wires import Options
 from minitoolstream.domain.limits import MIB
@@ -153,3 +157,39 @@ def test_a_file_that_is_gone_fails_alone(tmp_path: Path) -> None:
     assert failed.error.code == "bad_request"
     assert str(gone) in failed.error.message
     assert published.sequence == 5
+
+
+def test_a_message_that_is_published_over_http_is_so_although_its_object_is_not_told() -> None:
+    """An error would have its publisher publish it again."""
+
+    def away(_sequence: int) -> None:
+        raise MtsError("unavailable", "the server is away")
+
+    ingress: Any = HttpIngress("http://127.0.0.1:1", Options(token="t"), 3 * MIB)
+    ingress._client = SimpleNamespace(publish=lambda *_, **__: SimpleNamespace(sequence=7), get=away)
+    assert ingress.publish(Prepared("orders", b"x")) == PublishResult(7, "")
+
+
+def test_a_stop_that_comes_while_a_subscription_opens_is_not_lost() -> None:
+    """Nobody would wake it a second time: on a subject without messages it would wait for ever."""
+    egress: Any = HttpEgress("http://127.0.0.1:1", Options(token="t"))
+    stop, read = threading.Event(), []
+
+    class Opening:
+        def stop(self) -> None:
+            pytest.fail("it is not known yet")
+
+        def __iter__(self) -> Iterator[object]:
+            read.append("and waits")
+            return iter(())
+
+    @contextmanager
+    def subscribe(*_: object, **__: object) -> Iterator[Opening]:
+        stop.set()
+        egress.wake()
+        yield Opening()
+
+    egress._client = SimpleNamespace(subscribe=subscribe)
+    egress.follow("orders", "d", 10, lambda _message: True, stop)
+    assert not read
+    egress.wake()  # what has ended is not woken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
+from minitoolstream.pb import legacy_pb2 as legacy
 from tests.grpc_kit import TOKEN, GrpcKit, grpc_kit
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -44,14 +46,15 @@ async def test_without_the_token_no_request_is_waited_for(kit: GrpcKit) -> None:
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["Publish", "PublishStream"])
+async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """What is not complete is held in memory: of those with a token, too, no more than a number of them."""
     monkeypatch.setattr("minitoolstream.grpc.servers.READ_AT_ONCE", 1)
     monkeypatch.setattr("minitoolstream.grpc.slots.WAIT_SECONDS", 0.1)
     monkeypatch.setattr("minitoolstream.grpc.calls.SILENCE", 1.0)
     async with grpc_kit() as kit:
         metadata = (("authorization", f"Bearer {TOKEN}"),)
-        unsaid = kit.open.channels[0].stream_unary("/minitoolstream.v1.IngressService/Publish")
+        unsaid = kit.open.channels[0].stream_unary(f"/minitoolstream.v1.IngressService/{method}")
         held = asyncio.create_task(_status_of(unsaid(timeout=30, metadata=metadata)))
         request = ingress.PublishRequest(subject="orders")
         async with asyncio.timeout(10):
@@ -192,6 +195,19 @@ async def test_the_batch_of_a_subscription_that_nobody_takes_counts_too(narrow: 
     await _refused(clients.egress.Fetch(egress.FetchRequest(subject="orders")))
     assert len((await untaken.read()).batch.messages) == 1
     assert len((await clients.egress.Fetch(egress.FetchRequest(subject="orders"))).messages) == 1
+    untaken.cancel()
+
+
+async def test_the_older_interface_has_no_places_of_its_own(narrow: GrpcKit) -> None:
+    clients = narrow.clients
+    await clients.ingress.Publish(ingress.PublishRequest(subject="orders", data=b"x" * MIB))
+    narrow.kit.deliveries.answers["get_consumer"] = lambda *_: SimpleNamespace(mode="ordered")
+    untaken = clients.egress.Subscribe(egress.SubscribeRequest(subject="orders"))
+    await untaken.initial_metadata()
+    fetch = clients.old_egress.Fetch(legacy.FetchRequest(subject="orders", durable_name="d"))
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await fetch.read()
+    assert "too many reads at once" in (raised.value.details() or "")
     untaken.cancel()
 
 

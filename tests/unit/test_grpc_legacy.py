@@ -28,6 +28,16 @@ async def test_publish_errors_are_in_the_answer_whatever_they_are(kit: GrpcKit) 
     assert answer.sequence == 0
 
 
+async def test_a_defect_is_told_in_the_answer_to_a_publish_and_tells_nothing_of_us(kit: GrpcKit) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ValueError("a secret of ours")
+
+    kit.kit.payloads.put_fresh = broken  # type: ignore[method-assign]
+    answer = await kit.clients.old_ingress.Publish(pb.PublishRequest(subject="orders", data=b"x"))
+    assert answer.status_code == 1
+    assert "secret" not in answer.error_message
+
+
 async def test_egress_errors_are_status_unknown(kit: GrpcKit) -> None:
     last = kit.clients.old_egress.GetLastSequence
     assert (await last(pb.GetLastSequenceRequest(subject="orders"))).last_sequence == 0

@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import descriptor_pb2
 
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MIB
@@ -335,45 +334,3 @@ async def test_a_connection_carries_as_many_calls_as_the_setting_says() -> None:
         assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         stream.cancel()
         assert (await kit.clients.egress.Fetch(asked)).status_code == 0
-
-
-def test_the_wire_is_as_the_specification_prints_it() -> None:
-    """Names, numbers and types of section 5, literally."""
-    printed = {
-        "PublishRequest": "string subject 1, bytes data 2, map headers 3",
-        "PublishResponse": "uint64 sequence 1, string object_name 2, int64 status_code 3, string error_message 4",
-        "PublishBatchRequest": "PublishRequest* messages 1",
-        "PublishBatchResponse": (
-            "PublishResponse* results 1, int64 total_count 2, int64 success_count 3, int64 error_count 4"
-        ),
-        "GetLatestSequenceRequest": "string subject 1",
-        "GetLatestSequenceResponse": "uint64 latest_sequence 1, int64 status_code 2, string error_message 3",
-        "FetchRequest": "string subject 1, uint64 start_sequence 2, int32 limit 3",
-        "FetchResponse": "Message* messages 1, int64 status_code 2, string error_message 3",
-        "Message": "uint64 sequence 1, string subject 2, bytes data 3, map headers 4, uint64 create_at 5",
-        "SubscribeRequest": "string subject 1, string durable_name 2, uint64 start_sequence 3, int32 batch_size 4",
-        "SubscribeResponse": "MessageBatch batch 1, Notification notification 2, Error error 3",
-        "MessageBatch": "Message* messages 1",
-        "Notification": "uint64 latest_sequence 1, int32 new_messages_count 2",
-        "Error": "int64 code 1, string message 2",
-        "UpdateConsumerPositionRequest": "string durable_name 1, string subject 2, uint64 last_sequence 3",
-        "UpdateConsumerPositionResponse": "int64 status_code 1, string error_message 2",
-    }
-    found = {}
-    for module in (ingress, egress):
-        file = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
-        assert file.package == "minitoolstream.v1"
-        for message in file.message_type:
-            found[message.name] = ", ".join(_shown(message, field) for field in message.field)
-    assert {name: found[name] for name in printed} == printed
-
-
-def _shown(message: descriptor_pb2.DescriptorProto, field: descriptor_pb2.FieldDescriptorProto) -> str:
-    kind = field.type_name.rpartition(".")[2]
-    if any(nested.name == kind and nested.options.map_entry for nested in message.nested_type):
-        kind = "map"
-    elif field.label == descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED:
-        kind += "*"
-    kind = kind or descriptor_pb2.FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
-    return f"{kind} {field.name} {field.number}"

@@ -9,8 +9,8 @@ import pytest
 
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.stack import places
-from minitoolstream.stack.places import given, host_place, store_place, tarantool_place
+from minitoolstream.stack import places, ports
+from minitoolstream.stack.places import given, grpc_place, host_place, store_place, tarantool_place
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.state import State, save_state
 
@@ -115,6 +115,26 @@ def test_a_remembered_port_of_the_host_that_is_taken_is_replaced(tmp_path: Path,
     state = State({"server.port": foreign})
     save_state(tmp_path, state)
     assert host_place(settings(tmp_path), state).port != foreign
+
+
+def test_grpc_listens_at_the_usual_ports_where_they_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = "grpc.ingress_port", "grpc.egress_port"
+
+    def found(taken: set[int], state: State, **environ: str) -> list[int]:
+        in_use = OSError(errno.EADDRINUSE, "Address already in use")
+        for module in (places, ports):
+            monkeypatch.setattr(module, "bind_problem", lambda _host, port: in_use if port in taken else None)
+        return [grpc_place(settings(tmp_path, **environ), state, key).port for key in keys]
+
+    assert found(set(), State()) == [50051, 50052]
+    first, second = found({50051}, State())
+    assert first not in {0, 50051, 50052}
+    assert second == 50052
+    assert found(set(), State({"grpc.ingress_port": 4711})) == [4711, 50052]
+    free = found(set(), State(), MTS_GRPC_INGRESS_PORT="0", MTS_GRPC_EGRESS_PORT="0")
+    assert not {0, 50051, 50052} & set(free)
+    with pytest.raises(MtsError, match=r"port 50061 on .* is taken"):
+        found({50061}, State(), MTS_GRPC_INGRESS_PORT="50061")
 
 
 def test_remembered_values_are_not_given_ones(tmp_path: Path) -> None:
