@@ -108,8 +108,8 @@ async def test_statements_are_of_the_forms_that_scylladb_has_too() -> None:
     await store.write([Put(OWNER_DAYS, owner, life=5)])
     await store.write([Delete(OWNER_DAYS, ("o", "d"))])
     names = {"mh_prefix": 1, "cid_bin": b"c"}
-    sets = {"plus": {"actual": frozenset("a")}, "minus": {"failed": frozenset("b")}}
-    await store.write([Put(PLACEMENTS, {**names, "size": 1}, **sets)])
+    row = {**names, "size": 1}
+    await store.write([Put(PLACEMENTS, row, plus={"actual": frozenset("a")}, minus={"failed": frozenset("b")})])
     await store.put_new(OWNER_DAYS, owner)
     await store.put_new(OWNER_DAYS, owner, life=5)
     await store.put_if(PINS, {**names, "rf": 1}, {"version": 1})

@@ -13,7 +13,7 @@ from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, CLAIMS
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import Wish
 from minitoolstream.services import run_batches as batches
-from minitoolstream.services.manage_pins import get_pin
+from minitoolstream.services.manage_pins import create_pin, get_pin
 from minitoolstream.services.run_batches import LIFE, batch_items, get_batch, run_batches, start_batch
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, cid
 from tests.unit.test_services_pins import DiedError, Dying
@@ -88,7 +88,6 @@ async def test_an_engine_that_is_away_for_a_moment_fails_no_item(
     kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = await start_batch(kit.core, ALICE, "pin", CIDS[:3], Wish())
-    create = batches.create_pin
 
     async def away(*_given: object) -> None:
         raise MtsError("rate_limited", "slower")
@@ -96,7 +95,7 @@ async def test_an_engine_that_is_away_for_a_moment_fails_no_item(
     monkeypatch.setattr(batches, "create_pin", away)
     with pytest.raises(MtsError, match="slower"):
         await run_batches(kit.core)
-    monkeypatch.setattr(batches, "create_pin", create)
+    monkeypatch.setattr(batches, "create_pin", create_pin)
     assert await run_batches(kit.core) == 3
     assert (await get_batch(kit.core, ALICE, row["batch_id"]))["failed"] == 0
 

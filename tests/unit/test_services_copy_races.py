@@ -69,7 +69,7 @@ async def test_a_pin_made_while_copies_are_about_to_go_keeps_them(kit: CatalogKi
     await delete_pin(kit.core, ALICE, CID)
     kit.advance(5)
     store = Meanwhile(kit.store, lambda: create_pin(kit.core, BOB, CID, Wish(rf=2)), before=before)
-    kit.core.catalog = store  # type: ignore[assignment]
+    kit.core.catalog = store
     await reconcile_copies(kit.core)
     state, created = store.told
     assert created
@@ -88,7 +88,7 @@ async def test_more_copies_wished_for_while_one_is_about_to_go_keep_it(kit: Cata
     await update_pin(kit.core, ALICE, CID, Wish(rf=1))
     kit.advance(5)
     store = Meanwhile(kit.store, lambda: update_pin(kit.core, ALICE, CID, Wish(rf=3)), before=True)
-    kit.core.catalog = store  # type: ignore[assignment]
+    kit.core.catalog = store
     counts = await reconcile_copies(kit.core)
     assert (counts.removed, store.told.status) == (0, "pinned")
     assert (await run(kit)).copied == 0

@@ -293,7 +293,7 @@ async def test_an_operator_who_unpins_what_only_messages_hold_changes_no_list(ki
             written.extend(changes)
             await kit.store.write(changes)
 
-    kit.core.catalog = Noting()  # type: ignore[assignment]
+    kit.core.catalog = Noting()
     await delete_pin(kit.core, OPERATOR, cid(1))
     # Of a deletion and a row in one batch, Cassandra keeps the deletion.
     assert not [change for change in written if change.table is BY_OWNER]
