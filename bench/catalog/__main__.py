@@ -12,10 +12,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import machine
 from bench.catalog import bare
 from bench.catalog.load import Load
 from minitoolstream.adapters.catalog.cql import CqlCatalog
@@ -254,6 +256,11 @@ async def _copies(
     await peers.close()
 
 
+def document(about: str, rows: Sequence[dict[str, Any]]) -> str:
+    made = "Made by `python -m bench.catalog`, each row by the last run that measured it"
+    return f"# The content catalog\n\n{made}; the latest on: {about}.\n\n{table(rows)}"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = ["| measure | result | floor | | |", "|---|---:|---:|---|---|"]
     for row in rows:
@@ -269,8 +276,9 @@ def save(fresh: Sequence[dict[str, Any]]) -> None:
     file = RESULTS / "catalog.json"
     known = {row["measure"]: row for row in json.loads(file.read_text())["rows"]} if file.exists() else {}
     known |= {row["measure"]: row for row in fresh}
-    file.write_text(json.dumps({"rows": list(known.values())}, indent=1) + "\n")
-    (RESULTS / "catalog.md").write_text(table(list(known.values())))
+    about = f"{machine.hardware()}, {datetime.now(UTC):%Y-%m-%d}"
+    file.write_text(json.dumps({"machine": about, "rows": list(known.values())}, indent=1) + "\n")
+    (RESULTS / "catalog.md").write_text(document(about, list(known.values())))
 
 
 def main() -> None:

@@ -55,8 +55,11 @@ async def make_pin(request: Request) -> Response:
     if body.cid is not None:
         state, created = await create_pin(request.core, actor, read_cid(body.cid), wish, body.operation_id)
         return answer(show_catalog.pin(state), 201 if created else 200)
-    cid, source = await content_of(request.core, check_number(body.sequence, "sequence"))
-    state, created = await create_pin(request.core, actor, cid, replace(wish, source=source), body.operation_id)
+    _operators_only(request)  # whose payload it is, and by its id what is in it, an owner need not know
+    sequence = check_number(body.sequence, "sequence")
+    cid, source = await content_of(request.core, sequence)
+    wish = replace(wish, source=source, message=sequence)
+    state, created = await create_pin(request.core, actor, cid, wish, body.operation_id)
     return answer(show_catalog.pin(state), 201 if created else 200)
 
 

@@ -34,7 +34,7 @@ class PinChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PinRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Of `cid` and `sequence` one: a content, or the payload of a message."""
+    """Of `cid` and `sequence` one: a content, or with the host's token the payload of a message."""
 
     cid: CidText | None = None
     sequence: int | str | None = None

@@ -29,7 +29,9 @@ def catalog() -> None:
 
 @catalog.command("pin")
 @click.argument("cid", required=False)
-@click.option("--sequence", type=click.IntRange(1), help="The payload of this message instead of CID.")
+@click.option(
+    "--sequence", type=click.IntRange(1), help="The payload of this message instead of CID; with the host's token."
+)
 @click.option("--rf", type=click.IntRange(1, 16), help="How many copies (setting catalog.rf).")
 @click.option("--name", help="A name for people.")
 @click.option("--tag", "tags", multiple=True, help="Repeatable.")

@@ -52,6 +52,11 @@ def signed_prefix(number: int) -> int:
     return number - 0x10000 if number >= 0x8000 else number
 
 
+def signed_byte(number: int) -> int:
+    """The same for `tinyint`."""
+    return number - 0x100 if number >= 0x80 else number
+
+
 def unsigned_prefix(number: int) -> int:
     return number & 0xFFFF
 

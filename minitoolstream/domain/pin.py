@@ -17,7 +17,6 @@ from minitoolstream.domain.placement import MAX_ZONES
 STATUSES = ("queued", "pinning", "pinned", "failed", "unpinning")
 QUEUED, PINNING, PINNED, FAILED, UNPINNING = range(len(STATUSES))
 PIN_TYPES = ("direct", "recursive", "indirect")
-PEER_STATES = ("queued", "pinning", "pinned", "failed")
 TRIES_BEFORE_FAILED = 3
 NOBODY = "-"
 """The owner of what only messages hold."""
@@ -29,6 +28,8 @@ OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _OPERATION = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOUR = timedelta(hours=1)
+_SOONEST_END = timedelta(seconds=60)
+"""The entry that ends a pin is written before the pin: it must not be met in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Wish:
     """It does not expire (any more)."""
     source: str | None = None
     """Where its bytes are in the messages' bucket: first byte, size, object."""
+    message: int | None = None
+    """The message of which it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,11 @@ class Pin:
         first, _, rest = self.metadata.get("mts.source", "").partition(" ")
         size, _, name = rest.partition(" ")
         return (int(first), int(size), name) if name else None
+
+    @property
+    def message(self) -> int | None:
+        """The sequence of the message of which it was made: its bytes may have moved since."""
+        return int(self.metadata["mts.message"]) if "mts.message" in self.metadata else None
 
     @property
     def own_rf(self) -> int:
@@ -186,8 +194,8 @@ def check_wish(wish: Wish, now: datetime) -> Wish:
         check_zones(wish.zones)
     if wish.priority is not None and not -128 <= wish.priority <= 127:
         raise bad_request("priority must be from -128 to 127", field="priority")
-    if wish.expires_at is not None and wish.expires_at <= now:
-        raise bad_request("expires_at lies in the past", field="expires_at")
+    if wish.expires_at is not None and wish.expires_at - now < _SOONEST_END:
+        raise bad_request("expires_at lies in the past, or less than a minute ahead", field="expires_at")
     return wish
 
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from minitoolstream.domain.catalog_tables import EVENTS, PARTITION_STATS, STATS
-from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.cid import Cid, signed_byte
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.place_copies import ALL
@@ -39,7 +39,7 @@ class CatalogFigures:
 
 async def read_figures(core: Core) -> CatalogFigures:
     counters = await core.catalog.get_many(STATS, [(ALL, name) for name in _NAMES])
-    signed = [number - _SLICES if number >= 128 else number for number in range(_SLICES)]
+    signed = map(signed_byte, range(_SLICES))
     slices = await asyncio.gather(*(core.catalog.page(PARTITION_STATS, (number,), _SLICES) for number in signed))
     each = [row["pins"] for rows in slices for row in rows if row["pins"]]
     peers = await read_peers(core)

@@ -116,9 +116,10 @@ class _Check:
         entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
         if await self._core.catalog.get(BY_OWNER, entry) is None:
             await self._tell("not in its owner's list", pin.cid, listed(pin), pin.owner)
-        if pin.expires_at is not None and pin.expires_at > self._now:
+        if pin.expires_at is not None:
             place = (ttl_bucket(pin.expires_at), pin.expires_at, pin.cid.binary)
-            if await self._core.catalog.get(TTL_QUEUE, place) is None:
+            queued = await self._core.catalog.get(TTL_QUEUE, place) is not None
+            if not queued and await find_pin(self._core, pin.cid) == pin:  # it may have ended meanwhile
                 await self._tell("not in the queue of its end", pin.cid, [expires(pin.cid, pin.expires_at, self._now)])
 
     async def _copies_of(self, pin: Pin, placement: Row) -> None:

@@ -29,6 +29,11 @@ async def give_up_claim(core: Core, name: str, holder: str) -> None:
     await core.catalog.put_if(CLAIMS, {"name": name, "holder": holder, "until": now}, {"holder": holder})
 
 
+async def end_claim(core: Core, name: str, holder: str) -> None:
+    """The work under it is done for ever: nothing of it stays."""
+    await core.catalog.delete_if(CLAIMS, (name,), {"holder": holder})
+
+
 async def place_of(core: Core, name: str) -> str | None:
     """Where the work under this claim goes on."""
     row = await core.catalog.get(CLAIMS, (name,))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from minitoolstream.domain.cid import Cid
-from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import MIB
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.limits import MAX_PARTS, MIB
+from minitoolstream.domain.message import messages_of
 from minitoolstream.domain.pin import Pin
 from minitoolstream.ports import PayloadStore
+from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.pin_holders import refs_of
 
 T = TypeVar("T")
 PREFIX = "cid/"
 """Where copies lie in a peer's bucket: `cid/<content id>`."""
-PART = 16 * MIB
+PART = 8 * MIB
+"""What is read at once; contents of more go in parts."""
+_MESSAGES_ASKED = 16
 _TYPE = "application/octet-stream"
 
 
@@ -47,23 +52,41 @@ async def sources(core: Core, cid: Cid, pin: Pin | None, actual: Iterable[str]) 
     held = [peer for peer in actual if peer in known]
     for peer in held:
         yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
-    for ref in await refs_of(core, cid):
+    refs = await refs_of(core, cid)
+    for ref in refs:
         if ref["object_name"]:
             yield Source("the messages' bucket", core.payloads, ref["object_name"], ref["first_byte"] or 0, ref["size"])
     for peer in known:
         if peer not in held:
             yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
+    async for source in _moved(core, pin, refs):
+        yield source
 
 
-async def copy_content(cid: Cid, target: PayloadStore, found: AsyncIterator[Source]) -> int:
-    """Its size. The first source that has it whole is used; MtsError of the last one when none has."""
+async def _moved(core: Core, pin: Pin | None, refs: Sequence[Row]) -> AsyncIterator[Source]:
+    """Where messages that hold it are now: compaction moves them, and nobody tells the catalog."""
+    named = [int(ref["ref"].removeprefix("message/")) for ref in refs if ref["ref"].startswith("message/")]
+    made_of = [pin.message] if pin is not None and pin.message is not None else []
+    for sequence in [*made_of, *named][:_MESSAGES_ASKED]:
+        extent = await core.metadata.get_message(sequence)
+        if extent is not None and not extent.missing and not extent.unverified:
+            (placed,) = messages_of(extent)
+            message, first = placed
+            yield Source("the messages' bucket", core.payloads, message.object_name, first or 0, message.size)
+
+
+async def copy_content(
+    cid: Cid, target: PayloadStore, found: AsyncIterator[Source], in_parts: asyncio.Semaphore
+) -> int:
+    """Its size. The first source that has it whole is used; MtsError of the last one when none has. `in_parts`: as
+    many large ones are on their way."""
     problem = MtsError("payload_missing", "no store has its bytes")
     key = key_of(cid)
     async for source in found:
         if source.store is target:
             continue
         try:
-            return await _copy(cid, target, key, source)
+            return await _copy(cid, target, key, source, in_parts)
         except MtsError as error:
             if error.details.get("at_target"):
                 raise
@@ -82,21 +105,23 @@ async def _there_already(cid: Cid, target: PayloadStore, key: str) -> int | None
     if there is None:
         return None
     digest = hashlib.sha256()
-    async for _, body in _parts(Source("", target, key), b"", there.size):
-        digest.update(body)
-    _check(cid, digest.digest())
+    for first in range(0, there.size, PART):
+        digest.update(await at_target(target.get_range(key, first, min(first + PART, there.size) - 1)))
+    if digest.digest() != cid.digest:
+        raise MtsError("checksum_mismatch", f"the peer has other bytes at {key}: remove them", {"at_target": True})
     return there.size
 
 
-async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source) -> int:
+async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source, in_parts: asyncio.Semaphore) -> int:
     begin, size = await _begin(source)
     if size <= PART:
         _check(cid, hashlib.sha256(begin).digest())
-        await at_target(_put(target, key, begin))
+        await _put(cid, target, key, begin)
         return size
-    there = await at_target(target.find(key))
-    if there is None or there.size != size:
-        await _copy_parts(cid, target, source, begin, size)
+    del begin  # others may be on their way for long
+    async with in_parts:
+        if await _there_already(cid, target, key) is None:
+            await _copy_parts(cid, target, key, source, size)
     return size
 
 
@@ -108,38 +133,39 @@ async def _begin(source: Source) -> tuple[bytes, int]:
     return await source.store.get_range(source.key, source.first, last) if source.size else b"", source.size
 
 
-async def _put(target: PayloadStore, key: str, body: bytes) -> None:
-    """What is there already is the same content: only whole, checked ones get this name."""
+async def _put(cid: Cid, target: PayloadStore, key: str, body: bytes) -> None:
     try:
-        await target.put_new(key, body, content_type=_TYPE)
+        await at_target(target.put_new(key, body, content_type=_TYPE))
     except MtsError as error:
         if error.code != "already_exists":
             raise
-        there = await target.find(key)
-        if there is None or there.size != len(body):
-            raise MtsError("size_mismatch", "the peer has something else under this name") from None
+        await _must_be_there(cid, target, key)
 
 
-async def _copy_parts(cid: Cid, target: PayloadStore, source: Source, begin: bytes, size: int) -> None:
-    key = key_of(cid)
+async def _must_be_there(cid: Cid, target: PayloadStore, key: str) -> None:
+    """Somebody else has made it."""
+    if await _there_already(cid, target, key) is None:
+        raise unavailable("the peer had it a moment ago, and has it no more", at_target=True)
+
+
+async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> None:
     multipart = await at_target(target.create_multipart(key, content_type=_TYPE, metadata={}))
+    made = False
     try:
-        parts, digest = [], hashlib.sha256()
-        async for number, body in _parts(source, begin, size):
+        parts, digest, length = [], hashlib.sha256(), max(PART, -(-size // MAX_PARTS))
+        for number, at in enumerate(range(0, size, length), 1):
+            last = source.first + min(at + length, size) - 1
+            body = await source.store.get_range(source.key, source.first + at, last)
             digest.update(body)
             parts.append(await at_target(target.put_part(key, multipart, number, body)))
+            del body  # not two at a time
         _check(cid, digest.digest())
-        await at_target(target.complete_multipart(key, multipart, parts))
-    except BaseException:
-        await target.abort_multipart(key, multipart)
-        raise
-
-
-async def _parts(source: Source, begin: bytes, size: int) -> AsyncIterator[tuple[int, bytes]]:
-    """`begin`: the first of them, where it was read already."""
-    for number, at in enumerate(range(0, size, PART), 1):
-        first, last = source.first + at, source.first + min(at + PART, size) - 1
-        yield number, begin if at < len(begin) else await source.store.get_range(source.key, first, last)
+        made = await at_target(target.complete_multipart(key, multipart, parts))
+    finally:
+        if not made:
+            await target.abort_multipart(key, multipart)
+    if not made:
+        await _must_be_there(cid, target, key)
 
 
 def _check(cid: Cid, digest: bytes) -> None:

@@ -6,31 +6,30 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from minitoolstream.domain.catalog_tables import REFS_BY_SUBJECT, SUBJECTS
 from minitoolstream.domain.cid import Cid, cid_of_sha256, read_binary
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import Extent, Placed, messages_of
 from minitoolstream.domain.placement import check_rf
 from minitoolstream.domain.subject_settings import Copies
 from minitoolstream.ports.catalog import Delete, Put, Row
-from minitoolstream.services.claims import give_up_claim, take_claim
+from minitoolstream.services.claims import end_claim, give_up_claim, take_claim
 from minitoolstream.services.core import Core
 from minitoolstream.services.hold_content import hold_content, let_go
-from minitoolstream.services.pin_message import cid_of_message, reference_of
+from minitoolstream.services.pin_message import cid_of_message, is_too_large, reference_of
 from minitoolstream.services.place_copies import live_peers
 
-READ_UP_TO = 8 * MIB
-"""Larger payloads without a digest are left to the Spark step."""
 _ALL = 0
 _MOST = 1000
 _PAGE = 200
 _PART = 1 << 20
 _MAYBE_COMING = timedelta(seconds=60)
+Keep = Callable[[], Awaitable[bool]]
+"""Takes the subject's claim for longer; False when it is another's by now."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,15 +62,24 @@ async def _follow(core: Core, row: Row) -> tuple[int, int]:
     name, holder = f"subject/{row['subject']}", secrets.token_hex(8)
     if not await take_claim(core, name, holder):
         return 0, 0
+
+    mine, forgotten = True, False
+
+    async def keep() -> bool:
+        nonlocal mine
+        mine = mine and await take_claim(core, name, holder)
+        return mine
+
     try:
         copies = await _copies_of(core, row["subject"])
-        held = await _hold_new(core, row, copies) if copies else 0
-        gone = await _let_go_old(core, row, everything=copies is None)
-        if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING:
+        held = await _hold_new(core, row, copies, keep) if copies else 0
+        gone = await _let_go_old(core, row, keep, everything=copies is None)
+        if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
             await core.catalog.write([Delete(SUBJECTS, (_ALL, row["subject"]))])
+            forgotten = True
         return held, gone
     finally:
-        await give_up_claim(core, name, holder)
+        await (end_claim if forgotten else give_up_claim)(core, name, holder)
 
 
 async def _copies_of(core: Core, subject: str) -> Copies | None:
@@ -83,7 +91,7 @@ async def _copies_of(core: Core, subject: str) -> Copies | None:
         return None
 
 
-async def _hold_new(core: Core, row: Row, copies: Copies) -> int:
+async def _hold_new(core: Core, row: Row, copies: Copies, keep: Keep) -> int:
     subject, start, held = row["subject"], int(row["next_sequence"] or 1), 0
     while True:
         page = await core.metadata.get_messages(subject, start, _PAGE)
@@ -92,7 +100,7 @@ async def _hold_new(core: Core, row: Row, copies: Copies) -> int:
         if page.next_sequence > start:
             start = page.next_sequence
             await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "next_sequence": start})])
-        if not page.extents:
+        if not await keep() or not page.extents:
             return held
 
 
@@ -123,8 +131,7 @@ async def _hold(core: Core, extent: Extent, copies: Copies) -> int:
     if extent.missing or extent.unverified:
         return 0
     for placed in messages_of(extent):
-        known = extent.sha256 is not None and placed.first_byte is None
-        if not known and placed.message.size > READ_UP_TO:
+        if is_too_large(extent, placed):
             continue
         try:
             cid = await cid_of_message(core, extent, placed)
@@ -138,7 +145,7 @@ async def _hold(core: Core, extent: Extent, copies: Copies) -> int:
     return held
 
 
-async def _let_go_old(core: Core, row: Row, *, everything: bool) -> int:
+async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> int:
     """Messages go from the head of their subject: what lies before its first one is gone."""
     subject, first = row["subject"], int(row["first_sequence"] or 1)
     end = int(row["next_sequence"] or 1)
@@ -152,6 +159,8 @@ async def _let_go_old(core: Core, row: Row, *, everything: bool) -> int:
             for entry in entries:
                 await let_go_of(core, subject, entry)
             gone += len(entries)
+            if not await keep():
+                return gone
     if end > first:
         await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": end})])
     return gone

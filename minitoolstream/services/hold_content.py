@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS, REFS
+from minitoolstream.domain.catalog_tables import PINS, REFS
 from minitoolstream.domain.cid import Cid
-from minitoolstream.domain.errors import unavailable
 from minitoolstream.domain.pin import NOBODY, QUEUED, UNPINNING, Pin, next_version
 from minitoolstream.ports.catalog import Change, Delete, Put
 from minitoolstream.services.core import Core
-from minitoolstream.services.pin_holders import TRIES, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
 from minitoolstream.services.place_copies import (
-    assigned,
     count,
-    desired_of,
     event,
-    listed,
-    live_peers,
+    followers,
     look_at,
     unlisted,
 )
@@ -69,7 +65,7 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
             return await _follow(core, after, before)
-    raise unavailable(f"{cid} is being changed by many at once: try again")
+    raise busy(cid)
 
 
 async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
@@ -89,7 +85,7 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
             ended = after.ended
             await core.catalog.write([event(cid, now, "let go", "expiry"), *([unlisted(before)] if ended else [])])
             return ended
-    raise unavailable(f"{cid} is being changed by many at once: try again")
+    raise busy(cid)
 
 
 def _revived(pin: Pin) -> Pin:
@@ -97,11 +93,5 @@ def _revived(pin: Pin) -> Pin:
 
 
 async def _follow(core: Core, pin: Pin, before: Pin | None) -> None:
-    now = core.wall()
-    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
-    had = frozenset(placement.get("desired", ()))
-    desired = desired_of(pin, await live_peers(core), frozenset(placement.get("actual", ())))
-    changes = assigned(pin, had, desired, now) if desired != had else []
-    if before is None or (before.owner, before.created_at) != (pin.owner, pin.created_at):
-        changes += listed(pin)
-    await core.catalog.write([*changes, look_at(pin.cid, now)])
+    changes, _ = await followers(core, pin, before)
+    await core.catalog.write(changes)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid
-from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import (
     NOBODY,
     QUEUED,
@@ -24,17 +24,16 @@ from minitoolstream.domain.pin import (
     stale,
     status_of,
 )
-from minitoolstream.domain.placement import Peer, check_rf
+from minitoolstream.domain.placement import check_rf
 from minitoolstream.ports.catalog import Change, Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.operations import Operation
-from minitoolstream.services.pin_holders import TRIES, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
 from minitoolstream.services.place_copies import (
-    assigned,
     count,
-    desired_of,
     event,
     expires,
+    followers,
     listed,
     live_peers,
     look_at,
@@ -77,14 +76,14 @@ async def create_pin(
     now = core.wall()
     check_wish(wish, now)
     peers = await live_peers(core)
-    rf = check_rf(_rf(core, wish), peers, wish.zones or ())
+    rf = check_rf(rf_of(core, wish), peers, wish.zones or ())
     operation = Operation(core, actor.owner, operation_id, "create", cid.text, *_words(wish))
     if (answer := await operation.answer()) is not None:
         return await get_pin(core, actor, cid), bool(answer["created"])
     await _plan(core, cid, wish)
     pin, before = await _write_new(core, actor, cid, replace(wish, rf=rf))
     created = before is None or before.owner == NOBODY or before.ended
-    changes, placement = await _followers(core, pin, before, peers)
+    changes, placement = await followers(core, pin, before, peers)
     written = core.catalog.write([*changes, event(cid, now, "pinned", actor.owner, rf=pin.rf)])
     await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
     await operation.done(created=created)
@@ -116,8 +115,8 @@ async def update_pin(
             break
         before = await _own(core, actor, cid, version)
     else:
-        raise _busy(cid)
-    changes, placement = await _followers(core, after, before, await live_peers(core))
+        raise busy(cid)
+    changes, placement = await followers(core, after, before)
     await core.catalog.write([*changes, event(cid, now, "updated", actor.owner)])
     await operation.done(version=after.version)
     return PinState(after, placement)
@@ -147,7 +146,9 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
         )
         after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
         if await change_pin(core, pin, after):
-            rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
+            # What nobody had pinned stays in their list: an engine would let the deletion win over the same row.
+            kept = refs and pin.owner == NOBODY
+            rows: list[Change] = [] if kept else [unlisted(pin), *(listed(after) if refs else [])]
             await core.catalog.write([*rows, event(pin.cid, now, what, actor)])
             return True
         found = await find_pin(core, pin.cid)
@@ -156,7 +157,7 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
         if check(found) is False:
             return False
         pin = found
-    raise _busy(pin.cid)
+    raise busy(pin.cid)
 
 
 def _check_own(actor: Actor, pin: Pin, version: int | None) -> None:
@@ -203,7 +204,7 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
         after = _changed(core, mine, wish, refs)
         if await change_pin(core, there, after):
             return after, there
-    raise _busy(cid)
+    raise busy(cid)
 
 
 def _taken_over(pin: Pin, owner: str, now: datetime) -> Pin:
@@ -226,6 +227,8 @@ def _changed(core: Core, pin: Pin, wish: Wish, refs: list[Row]) -> Pin:
         metadata["mts.name"] = wish.name
     if wish.source is not None:
         metadata["mts.source"] = wish.source
+    if wish.message is not None:
+        metadata["mts.message"] = str(wish.message)
     after = replace(
         pin,
         tags=pin.tags if wish.tags is None else wish.tags,
@@ -238,30 +241,14 @@ def _changed(core: Core, pin: Pin, wish: Wish, refs: list[Row]) -> Pin:
     return with_needs(after, refs, rf=wish.rf, zones=wish.zones)
 
 
-async def _followers(core: Core, pin: Pin, before: Pin | None, peers: Sequence[Peer]) -> tuple[list[Change], Row]:
-    """The rows that follow a pin, and its placement as they make it."""
-    now = core.wall()
-    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
-    had = frozenset(placement.get("desired", ()))
-    desired = desired_of(pin, peers, frozenset(placement.get("actual", ())))
-    changes = assigned(pin, had, desired, now) if desired != had else []
-    if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
-        changes.append(unlisted(before))
-    return [*changes, *listed(pin), look_at(pin.cid, now)], {**placement, "desired": desired}
-
-
 async def _state(core: Core, pin: Pin) -> PinState:
     return PinState(pin, await core.catalog.get(PLACEMENTS, pin.key) or {})
 
 
-def _rf(core: Core, wish: Wish) -> int:
+def rf_of(core: Core, wish: Wish) -> int:
     return int(core.settings["catalog.rf"]) if wish.rf is None else wish.rf
 
 
 def _words(wish: Wish) -> tuple[object, ...]:
     named = (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority)
     return (*named, wish.expires_at, wish.keep)
-
-
-def _busy(cid: Cid) -> MtsError:
-    return unavailable(f"{cid} is being changed by many at once: try again")

@@ -35,6 +35,10 @@ class Operation:
             raise MtsError("idempotency_conflict", "another request was made with this operation_id")
         return json.loads(there["answer"]) if there["answer"] else None
 
+    def name(self) -> str | None:
+        """One for this request under this id, the same whoever makes it again; None without an id."""
+        return hashlib.sha256(f"{self._key} {self._digest}".encode()).hexdigest()[:32] if self._id else None
+
     async def done(self, **answer: Any) -> None:
         if self._id is not None:
             row = {"op_id": self._key, "owner": self._owner, "digest": self._digest, "answer": json.dumps(answer)}

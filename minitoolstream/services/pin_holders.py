@@ -8,6 +8,7 @@ from typing import Any
 
 from minitoolstream.domain.catalog_tables import PINS, REFS
 from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import NOBODY, Pin, pin_of
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
@@ -28,6 +29,17 @@ async def change_pin(core: Core, before: Pin, after: Pin) -> bool:
     time at which it was made tells them apart."""
     expected = {"version": before.version, "created_at": before.created_at}
     return await core.catalog.put_if(PINS, after.row(), expected) is None
+
+
+async def is_still(core: Core, pin: Pin) -> bool:
+    """Whether nobody has changed it since it was read: decided where its changes are, and before those that come."""
+    expected = {"version": pin.version, "created_at": pin.created_at}
+    same = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary, "status": pin.status}
+    return await core.catalog.put_if(PINS, same, expected) is None
+
+
+def busy(cid: Cid) -> MtsError:
+    return unavailable(f"{cid} is being changed by many at once: try again")
 
 
 async def refs_of(core: Core, cid: Cid) -> list[Row]:

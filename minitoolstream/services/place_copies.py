@@ -20,10 +20,10 @@ from minitoolstream.domain.catalog_tables import (
     STATS,
     TTL_QUEUE,
 )
-from minitoolstream.domain.cid import Cid, signed_prefix
+from minitoolstream.domain.cid import Cid, signed_byte
 from minitoolstream.domain.pin import Pin, day_of, ttl_bucket
 from minitoolstream.domain.placement import Peer, choose_peers
-from minitoolstream.ports.catalog import Change, Delete, Put
+from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.core import Core
 
 SLICES = 16
@@ -43,9 +43,11 @@ def look_at(cid: Cid, due: datetime) -> Put:
 
 
 def expires(cid: Cid, at: datetime, now: datetime) -> Put:
-    """The table's own life of 30 days would end the entries of pins that live longer."""
-    row = {"ttl_bucket": ttl_bucket(at), "ttl": at, "cid_bin": cid.binary}
-    return Put(TTL_QUEUE, row, life=int((at - now).total_seconds()) + _TTL_ROW_BEYOND)
+    """The table's own life of 30 days would end the entries of pins that live longer. One whose time is over stands in
+    this hour: those of the past are not looked at any more."""
+    late = max(at, now)
+    row = {"ttl_bucket": ttl_bucket(late), "ttl": at, "cid_bin": cid.binary}
+    return Put(TTL_QUEUE, row, life=int((late - now).total_seconds()) + _TTL_ROW_BEYOND)
 
 
 def event(cid: Cid, now: datetime, what: str, actor: str, **details: Any) -> Put:
@@ -92,13 +94,25 @@ def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: dat
     return changes
 
 
+async def followers(
+    core: Core, pin: Pin, before: Pin | None, peers: Sequence[Peer] | None = None
+) -> tuple[list[Change], Row]:
+    """The rows that follow a pin, and its placement as they make it."""
+    now = core.wall()
+    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
+    had = frozenset(placement.get("desired", ()))
+    live = await live_peers(core) if peers is None else peers
+    desired = desired_of(pin, live, frozenset(placement.get("actual", ())))
+    changes = assigned(pin, had, desired, now) if desired != had else []
+    if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
+        changes.append(unlisted(before))
+    return [*changes, *listed(pin), look_at(pin.cid, now)], {**placement, "desired": desired}
+
+
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:
-    number = int.from_bytes(cid.digest[:1], "big")
-    slice_number = number - 256 if number >= 128 else number
-    prefix = signed_prefix(int.from_bytes(cid.digest[:2], "big"))
     added = {name: amount for name, amount in (("pins", pins), ("bytes", size)) if amount}
     await asyncio.gather(
-        core.catalog.add(PARTITION_STATS, (slice_number, prefix), added),
+        core.catalog.add(PARTITION_STATS, (signed_byte(cid.digest[0]), cid.prefix), added),
         *([core.catalog.add(STATS, (ALL, "pins"), {"value": pins})] if pins else []),
     )
 

@@ -22,7 +22,8 @@ from minitoolstream.services.watch_peers import watch_peers
 from minitoolstream.services.write_together import Together
 
 AT_ONCE = 16
-"""Copies on their way."""
+"""Copies on their way. Each holds up to 8 MiB."""
+_LARGE_AT_ONCE = 4
 _CONTENTS_AT_ONCE = 64
 _PAGE = 256
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
@@ -93,7 +94,8 @@ async def reconcile_copies(core: Core) -> Counts:
     # Rows wait for the engine, copies for the stores: neither takes the other's place.
     contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
     async with _claimed(core) as share:
-        run = Run(core, peers, share.holds, Together(core.catalog), asyncio.Semaphore(AT_ONCE))
+        large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        run = Run(core, peers, share.holds, Together(core.catalog), asyncio.Semaphore(AT_ONCE), large)
         await asyncio.gather(*(_slice(share, number, run, contents) for number in list(share.slices)))
     await _note(core, run.counts, time.monotonic() - began)
     return run.counts

@@ -13,16 +13,17 @@ from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.pin import Wish, check_wish
 from minitoolstream.domain.placement import check_rf
 from minitoolstream.ports.catalog import Put, Row
-from minitoolstream.services.claims import give_up_claim, take_claim
+from minitoolstream.services.claims import end_claim, give_up_claim, take_claim
 from minitoolstream.services.core import Core
-from minitoolstream.services.manage_pins import Actor, create_pin, delete_pin
+from minitoolstream.services.manage_pins import Actor, create_pin, delete_pin, rf_of
 from minitoolstream.services.operations import Operation
 from minitoolstream.services.place_copies import live_peers
 
 CHUNK = 1000
 _WRITE_AT_ONCE = 500
 _DO_AT_ONCE = 16
-_PASSING = ("unavailable", "timeout", "overloaded")
+LIFE = 30 * 86_400
+"""Seconds that a batch and its results are kept after its last step."""
 
 
 async def start_batch(
@@ -32,17 +33,16 @@ async def start_batch(
     now = core.wall()
     check_wish(wish, now)
     if kind == "pin":
-        rf = int(core.settings["catalog.rf"]) if wish.rf is None else wish.rf
-        check_rf(rf, await live_peers(core), wish.zones or ())
+        check_rf(rf_of(core, wish), await live_peers(core), wish.zones or ())
     asked = (kind, [cid.text for cid in cids], wish.rf, wish.tags, wish.zones)
     operation = Operation(core, actor.owner, operation_id, *asked)
     if (answer := await operation.answer()) is not None:
         return await get_batch(core, actor, answer["batch_id"])
-    batch_id = f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(6)}"
+    batch_id = operation.name() or f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(6)}"
     for at in range(0, len(cids), _WRITE_AT_ONCE):
         await core.catalog.write_each(
             [
-                Put(BATCH_ITEMS, {"batch_id": batch_id, "chunk": number // CHUNK, "position": number, "cid": cid.text})
+                Put(BATCH_ITEMS, {**_place(batch_id, number), "cid": cid.text}, life=LIFE)
                 for number, cid in enumerate(cids[at : at + _WRITE_AT_ONCE], at)
             ]
         )
@@ -59,9 +59,14 @@ async def start_batch(
         "created_at": now,
         "updated_at": now,
     }
-    await core.catalog.write([Put(BATCHES, row)])
+    # Of two that start the same one, both have written the same items by now.
+    there = await core.catalog.put_new(BATCHES, row, life=LIFE)
     await operation.done(batch_id=batch_id)
-    return row
+    return row if there is None else there
+
+
+def _place(batch_id: str, number: int) -> Row:
+    return {"batch_id": batch_id, "chunk": number // CHUNK, "position": number}
 
 
 async def get_batch(core: Core, actor: Actor, batch_id: str) -> Row:
@@ -99,8 +104,8 @@ async def _run(core: Core, row: Row) -> int:
     holder, name = secrets.token_hex(8), f"batch/{row['batch_id']}"
     if not await take_claim(core, name, holder):
         return 0
+    done, failed, worked = 0, 0, 0
     try:
-        done, failed, worked = 0, 0, 0
         for chunk in range((row["total"] + CHUNK - 1) // CHUNK):
             items = await core.catalog.page(BATCH_ITEMS, (row["batch_id"], chunk), CHUNK)
             waiting = [item for item in items if item["result"] is None]
@@ -113,16 +118,17 @@ async def _run(core: Core, row: Row) -> int:
                 await _progress(core, row, done, failed)
                 if not await take_claim(core, name, holder):
                     return worked
-        await _progress(core, row, done, failed)
+        if done == row["total"]:  # its last step may be another's, who died behind it
+            await _progress(core, row, done, failed)
         return worked
     finally:
-        await give_up_claim(core, name, holder)
+        await (end_claim if done == row["total"] else give_up_claim)(core, name, holder)
 
 
 async def _progress(core: Core, row: Row, done: int, failed: int) -> None:
     state = "done" if done == row["total"] else "running"
     changed = {"done": done, "failed": failed, "state": state, "updated_at": core.wall()}
-    await core.catalog.write([Put(BATCHES, {"batch_id": row["batch_id"], **changed})])
+    await core.catalog.write([Put(BATCHES, {**row, **changed}, life=LIFE)])  # all of it: columns end one by one
 
 
 async def _do(core: Core, row: Row, items: Sequence[Row]) -> None:
@@ -142,10 +148,9 @@ async def _do(core: Core, row: Row, items: Sequence[Row]) -> None:
                 else:
                     await delete_pin(core, actor, cid)
             except MtsError as problem:
-                if problem.code in _PASSING:
+                if problem.retryable:
                     raise
                 result, error = "failed", f"{problem.code}: {problem.message}"
-            key = {"batch_id": row["batch_id"], "chunk": item["chunk"], "position": item["position"]}
-            await core.catalog.write([Put(BATCH_ITEMS, {**key, "result": result, "error": error})])
+            await core.catalog.write([Put(BATCH_ITEMS, {**item, "result": result, "error": error}, life=LIFE)])
 
     await asyncio.gather(*map(one, items))

@@ -16,7 +16,7 @@ from minitoolstream.domain.placement import Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import copy_content, key_of, sources
 from minitoolstream.services.core import Core
-from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.pin_holders import find_pin, is_still
 from minitoolstream.services.place_copies import assigned, count, desired_of, event, listed, look_at, soon, unlisted
 from minitoolstream.services.write_together import Together
 
@@ -52,6 +52,7 @@ class Run:
     """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
     writing: Together
     copying: asyncio.Semaphore
+    in_parts: asyncio.Semaphore
     counts: Counts = field(default_factory=Counts)
 
 
@@ -67,6 +68,8 @@ class Content:
     now: datetime
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, MtsError] = field(default_factory=dict)
+    changed: bool = False
+    """Somebody has changed the pin since it was read."""
 
     @property
     def core(self) -> Core:
@@ -120,7 +123,8 @@ class Content:
             try:
                 async with self.run.copying:
                     found = sources(self.core, self.cid, self.pin, held)
-                    self.sizes[peer] = await copy_content(self.cid, self.core.peers.payloads(peer), found)
+                    target = self.core.peers.payloads(peer)
+                    self.sizes[peer] = await copy_content(self.cid, target, found, self.run.in_parts)
             except MtsError as error:
                 self.problems[peer] = error
 
@@ -135,6 +139,10 @@ class Content:
         """They leave `actual` first: a pin that comes back must not count on them."""
         leaving = Put(PLACEMENTS, self._key, plus={"in_progress": leftovers}, minus={"actual": leftovers})
         await self.run.writing.write([leaving])
+        if not await self._is_as_read():
+            self.changed = True
+            await self._put_back(leftovers & self._set("actual"))
+            return _NONE
         known = {peer.id for peer in self.core.peers.peers()}
         gone = set(leftovers - known)  # what is not configured any more cannot be asked
 
@@ -153,10 +161,23 @@ class Content:
             self.counts.by_peer.subtract(dict.fromkeys(gone & self._set("actual"), self._size))
         return frozenset(gone)
 
+    async def _is_as_read(self) -> bool:
+        """Pins are written before their placements are read, and here it is the other way round: of a removal and a
+        pin that comes back, one sees the other."""
+        if self.pin is None:
+            return await find_pin(self.core, self.cid) is None
+        return await is_still(self.core, self.pin)
+
+    async def _put_back(self, kept: frozenset[str]) -> None:
+        if kept:
+            await self.run.writing.write(
+                [Put(PLACEMENTS, self._key, plus={"actual": kept}, minus={"in_progress": kept})]
+            )
+
     async def _finish(
         self, wanted: frozenset[str], have: frozenset[str], made: frozenset[str], gone: frozenset[str]
     ) -> None:
-        if not self.problems and not have and (self.pin is None or self.pin.ended):
+        if not self.problems and not self.changed and not have and (self.pin is None or self.pin.ended):
             await self._end()
             return
         settled = wanted <= have and not self.problems
@@ -182,7 +203,7 @@ class Content:
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
         # All in one: whoever dies before leaves it to be looked at.
-        later = [] if settled else [look_at(self.cid, soon(self.now, next_look(tries)))]
+        later = [] if settled and not self.changed else [look_at(self.cid, soon(self.now, next_look(tries)))]
         await self.run.writing.write([*changes, *later, self._done()])
 
     def _peer_row(self, peer: str) -> Row:

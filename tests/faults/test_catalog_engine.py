@@ -19,17 +19,20 @@ from minitoolstream.adapters.catalog.migrations import Migration, read_migration
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
-from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, CLAIMS, PINS, PLACEMENTS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pin import Wish
+from minitoolstream.domain.pin import NOBODY, Wish
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
+from minitoolstream.services.hold_content import Reference, hold_content
 from minitoolstream.services.list_pins import PinFilter, list_pins
-from minitoolstream.services.manage_pins import create_pin, get_pin, update_pin
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
-from tests.catalog_kit import ALICE, NOON, CatalogKit, catalog_kit, catalog_settings, cid
+from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
+from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
+from tests.unit.test_services_copy_races import Meanwhile
 
 pytestmark = pytest.mark.xdist_group("cassandra")
 
@@ -120,6 +123,51 @@ async def test_of_many_that_claim_at_once_one_gets_it(kit: CatalogKit) -> None:
         assert await claim(name) == taken
     kit.advance(61)
     assert (await claim("contended")).count(True) == 1
+
+
+async def test_a_pin_that_comes_back_on_cassandra_keeps_its_copies(kit: CatalogKit) -> None:
+    body = b"comes back"
+    one = cid_of(body)
+    kit.peers.stores["eu"].client_put(f"cid/{one}", body)
+    await create_pin(kit.core, ALICE, one, Wish(rf=2))
+    kit.advance(5)
+    await reconcile_copies(kit.core)
+    await delete_pin(kit.core, ALICE, one)
+    kit.advance(5)
+    store = Meanwhile(kit.store, lambda: create_pin(kit.core, BOB, one, Wish(rf=2)), before=True)
+    kit.core.catalog = store
+    await reconcile_copies(kit.core)
+    assert store.told[0].status == "pinned"
+    kit.advance(5)
+    await reconcile_copies(kit.core)
+    state = await get_pin(kit.core, BOB, one)
+    assert state.status == "pinned"
+    assert {peer for peer, held in kit.peers.stores.items() if held.objects} >= state.placement["actual"]
+
+
+async def test_what_only_messages_hold_stays_in_their_list_on_cassandra(kit: CatalogKit) -> None:
+    held = cid_of(b"held by a message")
+    await hold_content(kit.core, held, Reference("message/1", 1, frozenset(), "m/1", None, 17))
+    await delete_pin(kit.core, OPERATOR, held)
+    assert held in [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 100)).pins]
+
+
+async def test_a_batch_on_cassandra_is_one_and_ends(kit: CatalogKit) -> None:
+    cids = [cid(number) for number in range(500, 512)]
+    started = await asyncio.gather(
+        *(start_batch(kit.core, ALICE, "pin", cids, Wish(), operation_id="engine") for _ in range(3))
+    )
+    (batch_id,) = {row["batch_id"] for row in started}
+    assert await run_batches(kit.core) == len(cids)
+    done = await get_batch(kit.core, ALICE, batch_id)
+    assert (done["state"], done["done"], done["failed"]) == ("done", len(cids), 0)
+    assert await kit.store.get(CLAIMS, (f"batch/{batch_id}",)) is None
+    store = kit.store
+    assert isinstance(store, CqlCatalog)
+    for table, columns in ((BATCHES, "owner, total, state"), (BATCH_ITEMS, "cid, result")):
+        lives = ", ".join(f"TTL({column})" for column in columns.split(", "))
+        for row in await store._session.run(f"SELECT {lives} FROM {store._keyspace}.{table.name}"):
+            assert all(life is not None and 0 < life <= LIFE for life in row), table.name
 
 
 def kill_after(lines: int, database: str, folder: Path) -> None:

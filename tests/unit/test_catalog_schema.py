@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from typing import Any
 
+import pytest
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT
+from cassandra.policies import (
+    ConstantSpeculativeExecutionPolicy,
+    DCAwareRoundRobinPolicy,
+    NoSpeculativeExecutionPolicy,
+    TokenAwarePolicy,
+)
+
+from minitoolstream.adapters.catalog.cql import CqlCatalog
+from minitoolstream.adapters.catalog.cql_session import Answer, CqlPlace, CqlSession
 from minitoolstream.adapters.catalog.migrations import read_migrations
 from minitoolstream.bundle import bundled
-from minitoolstream.domain.catalog_tables import TABLES
+from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS, STATS, TABLES
 from minitoolstream.domain.cql_schema import AddColumn, CreateTable, parse, statements
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.ports.catalog import Delete, Put
 
 SPECIFIED = {
     *("pins_by_cid", "placements_by_cid", "pins_by_peer", "pin_ttl_queue", "op_dedup", "pin_stats", "pin_events"),
@@ -16,6 +32,8 @@ SPECIFIED = {
 NOT_IN_SCYLLADB = ("MATERIALIZED VIEW", "STORAGEATTACHEDINDEX", "CUSTOM INDEX", "SASI", "VECTOR", "READ_REPAIR_CHANCE")
 FEATURES = {"CREATE KEYSPACE", "CREATE TABLE", "ALTER TABLE ADD"}
 TYPES = {"blob", "text", "timestamp", "counter", "tinyint", "smallint", "int", "bigint", "boolean", "double"}
+PLACE = CqlPlace((("127.0.0.1", 9),), "space", "here", "there", "", timeout=3.5)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TYPES |= {"set<text>", "map<text, text>"}
 
 
@@ -58,8 +76,7 @@ def test_adapters_know_the_tables_as_they_are() -> None:
 
 
 def test_nothing_is_used_that_scylladb_lacks() -> None:
-    """Beside these: SELECT with LIMIT, ORDER BY, tuples of clustering columns and paging; INSERT, UPDATE, DELETE with
-    TTL and IF; counters; logged batches."""
+    """Of the schema; what is sent beside it, the next test names."""
     texts = [statement for one in read_migrations(bundled("catalog") / "migrations") for statement in one.statements]
     kinds = {re.sub(r"(ADD) .*", r"\1", re.sub(r" (IF NOT EXISTS )?\{keyspace\}\S*", "", text)) for text in texts}
     assert {" ".join(kind.split()[:3] if "ALTER" in kind else kind.split()[:2]) for kind in kinds} == FEATURES
@@ -67,11 +84,138 @@ def test_nothing_is_used_that_scylladb_lacks() -> None:
     assert {kind for made in migrated().values() for _, kind in made.columns} <= TYPES
 
 
-def test_tables_are_made_as_the_specification_says() -> None:
-    pins = migrated()["pins_by_cid"].options
-    assert any("LeveledCompactionStrategy" in option and "160" in option for option in pins)
-    assert "caching = {'keys': 'ALL', 'rows_per_partition': '1000'}" in pins
-    assert "compression = {'class': 'LZ4Compressor'}" in pins
-    queue = migrated()["pin_ttl_queue"].options
-    assert any("TimeWindowCompactionStrategy" in option and "DAYS" in option for option in queue)
+class Heard:
+    """A session that answers nothing and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def ask(self, text: str, _given: Any = (), *, conditional: bool = False, **_more: Any) -> Answer:
+        self.texts.append(text)
+        return Answer([{"[applied]": True}] if conditional else [], None)
+
+
+async def test_statements_are_of_the_forms_that_scylladb_has_too() -> None:
+    store, heard = CqlCatalog(PLACE, list), Heard()
+    store._session = heard  # type: ignore[assignment]
+    owner, clustered = {"owner": "o", "day": "d"}, (NOON, b"c")
+    await store.get(OWNER_DAYS, ("o", "d"))
+    await store.get_many(OWNER_DAYS, [("o", "d"), ("o", "e")])
+    await store.page(BY_OWNER, ("o", "d"), 9, after=clustered, until=(NOON,))
+    await store.page(BY_OWNER, ("o", "d"), 9, after=clustered, descending=True)
+    await store.walk(OWNER_DAYS, None, 9)
+    await store.write([Put(OWNER_DAYS, owner)])
+    await store.write([Put(OWNER_DAYS, owner, life=5)])
+    await store.write([Delete(OWNER_DAYS, ("o", "d"))])
+    names = {"mh_prefix": 1, "cid_bin": b"c"}
+    row = {**names, "size": 1}
+    await store.write([Put(PLACEMENTS, row, plus={"actual": frozenset("a")}, minus={"failed": frozenset("b")})])
+    await store.put_new(OWNER_DAYS, owner)
+    await store.put_new(OWNER_DAYS, owner, life=5)
+    await store.put_if(PINS, {**names, "rf": 1}, {"version": 1})
+    await store.delete_if(PINS, (1, b"c"), {"version": 1})
+    await store.add(STATS, ("s", "n"), {"value": 1})
+    assert [text.replace("space.", "") for text in heard.texts] == [
+        "SELECT owner, day FROM owner_days WHERE owner = ? AND day = ?",
+        "SELECT owner, day FROM owner_days WHERE owner IN ? AND day IN ?",
+        "SELECT owner, day, created_at, cid_bin FROM pins_by_owner WHERE owner = ? AND day = ?"
+        " AND (created_at, cid_bin) > (?, ?) AND (created_at) <= (?) LIMIT ?",
+        "SELECT owner, day, created_at, cid_bin FROM pins_by_owner WHERE owner = ? AND day = ?"
+        " AND (created_at, cid_bin) < (?, ?) ORDER BY created_at DESC, cid_bin DESC LIMIT ?",
+        "SELECT owner, day FROM owner_days",
+        "INSERT INTO owner_days (owner, day) VALUES (?, ?)",
+        "INSERT INTO owner_days (owner, day) VALUES (?, ?) USING TTL ?",
+        "DELETE FROM owner_days WHERE owner = ? AND day = ?",
+        "UPDATE placements_by_cid SET size = ?, actual = actual + ?, failed = failed - ?"
+        " WHERE mh_prefix = ? AND cid_bin = ?",
+        "INSERT INTO owner_days (owner, day) VALUES (?, ?) IF NOT EXISTS",
+        "INSERT INTO owner_days (owner, day) VALUES (?, ?) IF NOT EXISTS USING TTL ?",
+        "UPDATE pins_by_cid SET rf = ? WHERE mh_prefix = ? AND cid_bin = ? IF version = ?",
+        "DELETE FROM pins_by_cid WHERE mh_prefix = ? AND cid_bin = ? IF version = ?",
+        "UPDATE pin_stats SET value = value + ? WHERE scope = ? AND name = ?",
+    ]
+
+
+LEVELED = (
+    "compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': '160', 'tombstone_threshold': '0.2'}"
+)
+WINDOWED = (
+    "compaction = {'class': 'TimeWindowCompactionStrategy',"
+    " 'compaction_window_unit': '%s', 'compaction_window_size': '%d'}"
+)
+ROWS = "caching = {'keys': 'ALL', 'rows_per_partition': '%s'}"
+LZ4 = "compression = {'class': 'LZ4Compressor'}"
+LIFE = "default_time_to_live = %d"
+MONTH = LIFE % 2592000
+
+
+@pytest.mark.parametrize(
+    ("table", "options"),
+    [
+        ("pins_by_cid", {LEVELED, ROWS % 1000, LZ4}),
+        ("placements_by_cid", {LEVELED, ROWS % 1000, LZ4}),
+        ("pins_by_peer", {LEVELED, ROWS % "NONE", LZ4}),
+        ("pin_ttl_queue", {WINDOWED % ("DAYS", 1), MONTH, LZ4}),
+        ("op_dedup", {WINDOWED % ("HOURS", 6), LIFE % 86400, LZ4}),
+        ("pin_stats", {LEVELED, LZ4}),
+        ("pin_events", {WINDOWED % ("DAYS", 1), MONTH, LZ4}),
+        ("partition_stats", {LEVELED, LZ4}),
+        ("performance_metrics", {WINDOWED % ("DAYS", 1), MONTH, LZ4}),
+        ("batch_operations", {LEVELED, LZ4}),
+    ],
+)
+def test_tables_are_made_with_these_options(table: str, options: set[str]) -> None:
+    assert migrated()[table].options == options
+
+
+def test_the_keyspace_is_replicated_by_datacenter() -> None:
     assert "NetworkTopologyStrategy" in schema()
+
+
+def profiles() -> dict[Any, Any]:
+    """Of a cluster that is not connected to."""
+    session = CqlSession(PLACE)
+    cluster = session._new_cluster()
+    found = dict(cluster.profile_manager.profiles)
+    cluster.shutdown()
+    return found
+
+
+def test_what_is_asked_is_decided_in_a_datacenter_and_has_a_time() -> None:
+    found = profiles()
+    for name, datacenter in ((EXEC_PROFILE_DEFAULT, "here"), ("home", "there")):
+        profile = found[name]
+        assert profile.consistency_level == ConsistencyLevel.LOCAL_QUORUM
+        assert profile.serial_consistency_level == ConsistencyLevel.LOCAL_SERIAL
+        assert profile.request_timeout == 3.5
+        policy = profile.load_balancing_policy
+        assert isinstance(policy, TokenAwarePolicy)
+        assert isinstance(policy._child_policy, DCAwareRoundRobinPolicy)
+        assert policy._child_policy.local_dc == datacenter
+    # What decides by a condition is sent once.
+    assert isinstance(found[EXEC_PROFILE_DEFAULT].speculative_execution_policy, ConstantSpeculativeExecutionPolicy)
+    assert isinstance(found["home"].speculative_execution_policy, NoSpeculativeExecutionPolicy)
+
+
+@pytest.mark.parametrize(
+    ("conditional", "idempotent", "twice"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+async def test_only_what_may_be_done_twice_is_sent_twice(conditional: bool, idempotent: bool, twice: bool) -> None:
+    session, sent = CqlSession(PLACE), []
+
+    class Bound:
+        def bind(self, _given: Any) -> Any:
+            return self
+
+    class Driver:
+        def prepare(self, _text: str) -> Any:
+            return Bound()
+
+        def execute_async(self, statement: Any, **options: Any) -> Any:
+            sent.append((statement.is_idempotent, options["execution_profile"], options["timeout"]))
+            raise OSError("no server")
+
+    session._session, session._default_profile = Driver(), "default"
+    with pytest.raises(MtsError):
+        await session.ask("SELECT", conditional=conditional, idempotent=idempotent)
+    assert sent == [(twice, "home" if conditional else "default", 3.5)]

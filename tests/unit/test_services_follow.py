@@ -12,13 +12,20 @@ from minitoolstream.domain.catalog_tables import PLACEMENTS, SUBJECTS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.message import Extent, Message
+from minitoolstream.domain.pin import Wish
 from minitoolstream.domain.subject_settings import Autopartitioning, Copies, Quota, Subject, SubjectSettings, Used
 from minitoolstream.ports import ExtentPage
+from minitoolstream.services import follow_subjects as followed
+from minitoolstream.services import pin_message
+from minitoolstream.services.check_catalog import check_catalog
+from minitoolstream.services.claims import take_claim
 from minitoolstream.services.fetch_messages import deliver
 from minitoolstream.services.follow_subjects import follow_subjects, hold_messages, note_subject
+from minitoolstream.services.manage_pins import create_pin
 from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
-from tests.catalog_kit import CatalogKit, catalog_kit
+from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
 from tests.unit.test_services_pins import DiedError, Dying
 
 SETTINGS = (["raw"], Quota(), Autopartitioning("disabled", 1, 1, 80, 300))
@@ -143,6 +150,83 @@ async def test_a_follower_that_dies_is_gone_on_with(kit: CatalogKit, stream: Str
     for _ in range(2):
         await settle(kit)
     assert not any(store.objects for store in kit.peers.stores.values())
+
+
+@pytest.mark.parametrize("by_owner", [True, False])
+async def test_bytes_that_were_moved_are_found_where_they_are_now(
+    kit: CatalogKit, stream: Stream, by_owner: bool
+) -> None:
+    """Compaction has put the message into a pack, and the only copies are lost."""
+    extent = stream.publish(b"one")
+    if by_owner:
+        stream.copies = None
+        cid, source = await content_of(kit.core, extent.sequence)
+        await create_pin(kit.core, ALICE, cid, Wish(rf=2, source=source, message=extent.sequence))
+    else:
+        await settle(kit)
+    await reconcile_copies(kit.core)
+    kit.kit.payloads.objects.clear()
+    kit.kit.payloads.client_put("p/1", b"prefix..one")
+    stream.extents = [Extent(1, {}, "p/1", "s", 1, 0, 0, 1, 3, byte_from=0, sizes=[3])]
+    for store in kit.peers.stores.values():
+        store.objects.clear()
+    kit.advance(120)
+    await check_catalog(kit.core, deep=True, mend=True)
+    assert await settle(kit) == (0, 0)
+    assert len(await actual(kit, b"one")) == 2
+    assert sum(len(store.objects) for store in kit.peers.stores.values()) == 2
+
+
+async def test_a_long_subject_is_followed_under_a_claim_that_lasts(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "_PAGE", 2)
+    for number in range(9):
+        stream.publish(bytes([number]))
+    page = stream.get_messages
+    taken: list[bool] = []
+
+    async def slow(subject: str, start: int, limit: int) -> ExtentPage:
+        kit.advance(40)
+        taken.append(await take_claim(kit.core, "subject/s", "another"))
+        return await page(subject, start, limit)
+
+    monkeypatch.setattr(stream, "get_messages", slow)
+    assert await follow_subjects(kit.core) == (9, 0)
+    assert len(taken) >= 5
+    assert not any(taken)
+
+
+async def test_who_lost_the_claim_leaves_the_rest_to_whom_has_it(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "_PAGE", 2)
+    for number in range(9):
+        stream.publish(bytes([number]))
+    page = stream.get_messages
+
+    async def slow(subject: str, start: int, limit: int) -> ExtentPage:
+        kit.advance(61)
+        await take_claim(kit.core, "subject/s", "another")
+        return await page(subject, start, limit)
+
+    monkeypatch.setattr(stream, "get_messages", slow)
+    assert await follow_subjects(kit.core) == (2, 0)
+
+
+async def test_a_large_message_without_a_digest_is_not_read_for_its_id(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pin_message, "READ_UP_TO", 4)
+    read = stream.publish(b"four", sha256=False)
+    large = stream.publish(b"five!", sha256=False)
+    told = stream.publish(b"told!")
+    assert (await content_of(kit.core, read.sequence))[0] == cid_of(b"four")
+    assert (await content_of(kit.core, told.sequence))[0] == cid_of(b"told!")
+    with pytest.raises(MtsError, match="came without a sha256") as caught:
+        await content_of(kit.core, large.sequence)
+    assert caught.value.code == "bad_request"
+    assert await settle(kit) == (2, 0)
 
 
 async def test_digests_that_somebody_computed_are_held(kit: CatalogKit, stream: Stream) -> None:

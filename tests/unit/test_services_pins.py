@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minitoolstream.domain.catalog_tables import BY_PEER, EVENTS, PINS, QUEUE, REFS
+from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, EVENTS, PINS, QUEUE, REFS, TTL_QUEUE
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pin import NOBODY, UNPINNING, Wish
-from minitoolstream.ports.catalog import Change
+from minitoolstream.domain.pin import NOBODY, UNPINNING, Wish, ttl_bucket
+from minitoolstream.ports.catalog import Change, Delete
 from minitoolstream.services import list_pins as pins_listed
+from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_by_time, list_pins
@@ -112,6 +114,7 @@ async def test_another_owner_has_no_access(kit: CatalogKit) -> None:
         Wish(metadata={"mts.rf": "9"}),
         Wish(priority=128),
         Wish(expires_at=NOON),
+        Wish(expires_at=NOON + timedelta(seconds=59)),
     ],
 )
 async def test_a_wrong_wish_is_refused_and_nothing_is_written(kit: CatalogKit, wish: Wish) -> None:
@@ -265,6 +268,38 @@ async def test_a_time_that_was_changed_later_does_not_expire_early(kit: CatalogK
     assert (await get_pin(kit.core, ALICE, cid(2))).pin.expires_at is None
 
 
+async def test_a_pin_whose_end_nobody_waits_for_is_found_and_ends(kit: CatalogKit) -> None:
+    """Its entry in the queue is gone, and so is its hour."""
+    ends = NOON + timedelta(minutes=5)
+    await create_pin(kit.core, ALICE, cid(1), Wish(expires_at=ends))
+    await kit.store.write([Delete(TTL_QUEUE, (ttl_bucket(ends), ends, cid(1).binary))])
+    kit.advance(10 * 3600)
+    assert await expire_pins(kit.core) == 0
+    kinds = [found.kind for found in (await check_catalog(kit.core, mend=True)).found]
+    assert "not in the queue of its end" in kinds
+    assert await expire_pins(kit.core) == 1
+    await refused(get_pin(kit.core, ALICE, cid(1)), "not_found")
+
+
+async def test_an_operator_who_unpins_what_only_messages_hold_changes_no_list(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one"))
+    written: list[Change] = []
+
+    class Noting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(kit.store, name)
+
+        async def write(self, changes: Sequence[Change]) -> None:
+            written.extend(changes)
+            await kit.store.write(changes)
+
+    kit.core.catalog = Noting()
+    await delete_pin(kit.core, OPERATOR, cid(1))
+    # Of a deletion and a row in one batch, Cassandra keeps the deletion.
+    assert not [change for change in written if change.table is BY_OWNER]
+    assert [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 10)).pins] == [cid(1)]
+
+
 class DiedError(BaseException):
     """As a kill: nothing catches it on its way."""
 
@@ -303,6 +338,27 @@ async def test_an_expiry_that_dies_anywhere_is_done_once(kit: CatalogKit, writes
     found = await find_pin(kit.core, cid(1))
     assert found is not None
     assert (found.status, found.version) == (UNPINNING, 2)
+
+
+@pytest.mark.parametrize("writes", range(5))
+async def test_a_change_repeated_after_a_death_is_done_and_says_so_or_that_it_was(kit: CatalogKit, writes: int) -> None:
+    """As docs/catalog.md says of operations: no death makes a change happen twice, or not at all."""
+    for number in (1, 2):
+        await create_pin(kit.core, ALICE, cid(number), Wish())
+    changes = (
+        (lambda: update_pin(kit.core, ALICE, cid(1), Wish(name="x"), version=1, operation_id="u"), "version_conflict"),
+        (lambda: delete_pin(kit.core, ALICE, cid(2), 1, "d"), "not_found"),
+    )
+    for change, was_done in changes:
+        kit.core.catalog = Dying(kit.store, writes)
+        with contextlib.suppress(DiedError):
+            await change()
+        kit.core.catalog = kit.store
+        (outcome,) = await asyncio.gather(change(), return_exceptions=True)
+        assert not isinstance(outcome, BaseException) or getattr(outcome, "code", outcome) == was_done
+    changed = (await get_pin(kit.core, ALICE, cid(1))).pin
+    assert (changed.name, changed.version) == ("x", 2)
+    await refused(get_pin(kit.core, ALICE, cid(2)), "not_found")
 
 
 @pytest.mark.parametrize("writes", range(5))

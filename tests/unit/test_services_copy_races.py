@@ -1,0 +1,165 @@
+"""Copies and others who change the same content meanwhile; what a peer has under a content's name already."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS
+from minitoolstream.domain.pin import Wish
+from minitoolstream.ports import StoredPart
+from minitoolstream.ports.catalog import Change, Put
+from minitoolstream.services import copy_content
+from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
+from minitoolstream.services.reconcile_copies import reconcile_copies
+from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
+from tests.unit.test_services_copies import BODY, CID, holders, placement, published, run, status
+
+OTHER = b"other byte"
+assert len(OTHER) == len(BODY)
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia")
+    yield made
+    await made.store.close()
+
+
+class Meanwhile:
+    """A store, and what somebody else does once, just before or behind the write by which copies leave."""
+
+    def __init__(self, store: Any, work: Callable[[], Awaitable[Any]], *, before: bool) -> None:
+        self._store, self._work, self._before = store, work, before
+        self.told: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        leave = any(
+            isinstance(one, Put) and one.table is PLACEMENTS and "actual" in (one.minus or {}) for one in changes
+        )
+        if leave and self._before:
+            await self._once()
+        await self._store.write(changes)
+        if leave and not self._before:
+            await self._once()
+
+    async def _once(self) -> None:
+        work, self._work = self._work, _nothing
+        self.told = await work() or self.told
+
+
+async def _nothing() -> None: ...
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_pin_made_while_copies_are_about_to_go_keeps_them(kit: CatalogKit, before: bool) -> None:
+    """No message has the bytes: what is removed is lost."""
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    had = holders(kit)
+    await delete_pin(kit.core, ALICE, CID)
+    kit.advance(5)
+    store = Meanwhile(kit.store, lambda: create_pin(kit.core, BOB, CID, Wish(rf=2)), before=before)
+    kit.core.catalog = store
+    await reconcile_copies(kit.core)
+    state, created = store.told
+    assert created
+    assert state.status == ("pinned" if before else "pinning")
+    assert holders(kit) == had
+    assert (await placement(kit))["actual"] >= state.placement["desired"] & had
+    await run(kit, 90)
+    assert await status(kit) == "pinned"
+    assert (await placement(kit))["actual"] == holders(kit)
+
+
+async def test_more_copies_wished_for_while_one_is_about_to_go_keep_it(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    await run(kit)
+    await update_pin(kit.core, ALICE, CID, Wish(rf=1))
+    kit.advance(5)
+    store = Meanwhile(kit.store, lambda: update_pin(kit.core, ALICE, CID, Wish(rf=3)), before=True)
+    kit.core.catalog = store
+    counts = await reconcile_copies(kit.core)
+    assert (counts.removed, store.told.status) == (0, "pinned")
+    assert (await run(kit)).copied == 0
+    assert holders(kit) == {"eu", "us", "asia"}
+
+
+async def test_a_pin_that_nobody_takes_up_goes_as_before(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    await run(kit)
+    await delete_pin(kit.core, ALICE, CID)
+    assert (await run(kit)).removed == 3
+    assert (holders(kit), await placement(kit)) == (set(), None)
+
+
+@pytest.mark.parametrize("part", [4, 1000])
+async def test_other_bytes_of_the_same_size_are_no_copy(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """In parts, or whole."""
+    monkeypatch.setattr(copy_content, "PART", part)
+    for store in kit.peers.stores.values():
+        store.client_put(key_of(CID), OTHER)
+    await published(kit, rf=1)
+    await run(kit)
+    row = await placement(kit)
+    assert row["actual"] == frozenset()
+    (peer,) = row["failed"]
+    by_peer = await kit.store.get(BY_PEER, (peer, CID.prefix, CID.binary))
+    assert by_peer is not None
+    assert by_peer["error_message"] == f"the peer has other bytes at {key_of(CID)}: remove them"
+    del kit.peers.stores[peer].objects[key_of(CID)]
+    await run(kit, 60)
+    assert await status(kit) == "pinned"
+
+
+@pytest.mark.parametrize("part", [4, 1000])
+async def test_a_copy_that_is_there_already_is_one(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    monkeypatch.setattr(copy_content, "PART", part)
+    for store in kit.peers.stores.values():
+        store.client_put(key_of(CID), BODY)
+    await published(kit, rf=2)
+    assert (await run(kit)).failed == 0
+    assert await status(kit) == "pinned"
+
+
+@pytest.mark.parametrize(("body", "outcome"), [(BODY, "pinned"), (OTHER, "queued")])
+async def test_parts_are_not_left_when_another_was_faster(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, body: bytes, outcome: str
+) -> None:
+    monkeypatch.setattr(copy_content, "PART", 4)
+    await published(kit, rf=1)
+    (peer,) = (await placement(kit))["desired"]
+
+    class Raced(MemoryPayloads):
+        async def complete_multipart(self, name: str, multipart_id: str, parts: Sequence[StoredPart]) -> bool:
+            self.client_put(name, body)
+            return await super().complete_multipart(name, multipart_id, parts)
+
+    kit.peers.stores[peer] = store = Raced(min_part=1)
+    await run(kit)
+    assert store.multiparts == {}
+    assert await status(kit) == outcome
+
+
+async def test_a_huge_content_has_no_more_parts_than_a_store_takes(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_content, "PART", 1)
+    monkeypatch.setattr(copy_content, "MAX_PARTS", 4)
+    await published(kit, rf=1)
+    await run(kit)
+    (peer,) = holders(kit)
+    assert kit.peers.stores[peer].objects[key_of(CID)].etag.endswith("-4")
