@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,19 @@ class Terraform:
             said = (done.stdout + done.stderr).strip()
             raise TerraformError(f"terraform {' '.join(arguments)} ended with {done.returncode}:\n{said}")
         return done.returncode, done.stdout
+
+
+    def planned(self) -> list[dict[str, Any]]:
+        """What a plan would make, with the values that are known before."""
+        self.run("plan", "-no-color", "-lock=false", "-out=made.tfplan")
+        plan = json.loads(self.run("show", "-json", "made.tfplan")[1])
+        return list(_resources(plan["planned_values"]["root_module"]))
+
+
+def _resources(module: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from module.get("resources", [])
+    for child in module.get("child_modules", []):
+        yield from _resources(child)
 
 
 @dataclass

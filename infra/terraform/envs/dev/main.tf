@@ -34,6 +34,8 @@ module "environment" {
   code_bucket             = var.code_bucket
   secrets                 = var.secrets
   cors_origins            = var.cors_origins
+  api_logging_role        = var.api_logging_role
+  settings                = var.settings
   tarantool_ami           = var.tarantool_ami
   tarantool_instance_type = "r7i.large"
   tarantool_memory_bytes  = 8589934592

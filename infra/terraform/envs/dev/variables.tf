@@ -17,7 +17,7 @@ variable "packages" {
 }
 
 variable "code_bucket" {
-  description = "A bucket of yours with tarantool.tar.gz and the archive of `make spark-archive`."
+  description = "A bucket of yours with tarantool.tar.gz and, under spark/, what `make spark-archive` makes; not that of the state."
   type        = string
 }
 
@@ -36,4 +36,16 @@ variable "cors_origins" {
   description = "Web origins whose pages may call the API and use presigned URLs."
   type        = list(string)
   default     = []
+}
+
+variable "api_logging_role" {
+  description = "false where another environment of this account and region gives API Gateway its role for logs."
+  type        = bool
+  default     = true
+}
+
+variable "settings" {
+  description = "Further settings of all functions, as environment variables (docs/configuration.md)."
+  type        = map(string)
+  default     = {}
 }

@@ -34,9 +34,11 @@ module "environment" {
   code_bucket             = var.code_bucket
   secrets                 = var.secrets
   cors_origins            = var.cors_origins
+  api_logging_role        = var.api_logging_role
+  settings                = var.settings
   tarantool_ami           = var.tarantool_ami
   tarantool_instance_type = "r7i.xlarge"
   tarantool_memory_bytes  = 17179869184
   highly_available        = true
-  concurrency             = 200
+  concurrency             = 100
 }

@@ -66,25 +66,52 @@ data "aws_iam_policy_document" "this" {
   statement {
     sid       = "List"
     actions   = ["s3:ListBucket"]
-    resources = [var.bucket_arn, var.code_bucket_arn]
+    resources = [var.bucket_arn]
   }
 
   statement {
-    sid       = "ReadPayloads"
-    actions   = ["s3:GetObject"]
-    resources = ["${var.bucket_arn}/*"]
+    sid     = "Read"
+    actions = ["s3:GetObject"]
+    resources = [
+      for prefix in ["m", "_mts/packs", "_mts/journal", "replays", "pipeline"] : "${var.bucket_arn}/${prefix}/*"
+    ]
   }
 
   statement {
-    sid       = "WriteReplays"
+    sid       = "Write"
     actions   = ["s3:PutObject", "s3:AbortMultipartUpload"]
     resources = ["${var.bucket_arn}/replays/*", "${var.bucket_arn}/pipeline/*", "${var.bucket_arn}/_mts/packs/*"]
   }
 
+  # What Tarantool runs is in the same bucket: a job reads its own code, and replaces none.
   statement {
     sid       = "Code"
-    actions   = ["s3:GetObject", "s3:PutObject"]
-    resources = ["${var.code_bucket_arn}/*"]
+    actions   = ["s3:GetObject"]
+    resources = ["${var.code_bucket_arn}/spark/*"]
+  }
+
+  statement {
+    sid       = "ListCode"
+    actions   = ["s3:ListBucket"]
+    resources = [var.code_bucket_arn]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values   = ["spark/*", "logs/*"]
+    }
+  }
+
+  statement {
+    sid       = "Logs"
+    actions   = ["s3:PutObject"]
+    resources = ["${var.code_bucket_arn}/logs/*"]
+  }
+
+  statement {
+    sid       = "Key" # secret and payloads are encrypted with it
+    actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    resources = [var.kms_key_arn]
   }
 
   statement {

@@ -9,12 +9,17 @@ variable "bucket_arn" {
 }
 
 variable "code_bucket_arn" {
-  description = "ARN of the bucket with the archive of `make spark-archive`, and where jobs log."
+  description = "ARN of the bucket with what `make spark-archive` makes, under spark/; jobs log under logs/."
   type        = string
 }
 
 variable "secret_arn" {
   description = "The secret with tarantool.password."
+  type        = string
+}
+
+variable "kms_key_arn" {
+  description = "Key of the secret and of the payloads."
   type        = string
 }
 

@@ -1,5 +1,9 @@
 data "aws_caller_identity" "this" {}
 
+locals {
+  account = data.aws_caller_identity.this.account_id
+}
+
 data "aws_iam_policy_document" "key" {
   statement {
     sid       = "Account"
@@ -8,7 +12,7 @@ data "aws_iam_policy_document" "key" {
 
     principals {
       type        = "AWS"
-      identifiers = ["arn:aws:iam::${data.aws_caller_identity.this.account_id}:root"]
+      identifiers = ["arn:aws:iam::${local.account}:root"]
     }
   }
 
@@ -19,13 +23,31 @@ data "aws_iam_policy_document" "key" {
 
     principals {
       type        = "Service"
-      identifiers = ["logs.${var.region}.amazonaws.com", "s3.amazonaws.com", "cloudwatch.amazonaws.com"]
+      identifiers = ["s3.amazonaws.com", "cloudwatch.amazonaws.com"]
     }
 
     condition {
       test     = "StringEquals"
       variable = "aws:SourceAccount"
-      values   = [data.aws_caller_identity.this.account_id]
+      values   = [local.account]
+    }
+  }
+
+  # CloudWatch Logs tells for which log group it asks, as its manual has it.
+  statement {
+    sid       = "Logs"
+    actions   = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*", "kms:DescribeKey"]
+    resources = ["*"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["logs.${var.region}.amazonaws.com"]
+    }
+
+    condition {
+      test     = "ArnLike"
+      variable = "kms:EncryptionContext:aws:logs:arn"
+      values   = ["arn:aws:logs:${var.region}:${local.account}:*"]
     }
   }
 }
@@ -49,18 +71,17 @@ module "network" {
 module "tarantool" {
   source = "../tarantool"
 
-  name            = var.name
-  region          = var.region
-  vpc_id          = module.network.vpc_id
-  subnet_id       = module.network.private_subnet_ids[0]
-  zone            = var.zones[0]
-  ami_id          = var.tarantool_ami
-  instance_type   = var.tarantool_instance_type
-  memory_bytes    = var.tarantool_memory_bytes
-  kms_key_arn     = aws_kms_key.this.arn
-  secret_arn      = module.stack.secret_arn
-  code_url        = "s3://${var.code_bucket}/tarantool.tar.gz"
-  code_bucket_arn = "arn:aws:s3:::${var.code_bucket}"
+  name          = var.name
+  region        = var.region
+  vpc_id        = module.network.vpc_id
+  subnet_id     = module.network.private_subnet_ids[0]
+  zone          = var.zones[0]
+  ami_id        = var.tarantool_ami
+  instance_type = var.tarantool_instance_type
+  memory_bytes  = var.tarantool_memory_bytes
+  kms_key_arn   = aws_kms_key.this.arn
+  secret_arn    = module.stack.secret_arn
+  code_url      = "s3://${var.code_bucket}/tarantool.tar.gz"
 
   client_security_group_ids = {
     functions = module.network.functions_security_group_id
@@ -94,6 +115,49 @@ module "emr" {
   bucket_arn      = module.stack.bucket_arn
   code_bucket_arn = "arn:aws:s3:::${var.code_bucket}"
   secret_arn      = module.stack.secret_arn
+  kms_key_arn     = aws_kms_key.this.arn
+}
+
+# API Gateway logs with one role for all APIs of an account in a region.
+data "aws_iam_policy_document" "api_logs" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["apigateway.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_iam_role" "api_logs" {
+  count = var.api_logging_role ? 1 : 0
+
+  name               = "${var.name}-api-logs"
+  assume_role_policy = data.aws_iam_policy_document.api_logs.json
+}
+
+resource "aws_iam_role_policy_attachment" "api_logs" {
+  count = var.api_logging_role ? 1 : 0
+
+  role       = aws_iam_role.api_logs[0].name
+  policy_arn = "arn:aws:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
+}
+
+resource "aws_api_gateway_account" "this" {
+  count = var.api_logging_role ? 1 : 0
+
+  cloudwatch_role_arn = aws_iam_role.api_logs[0].arn
+
+  depends_on = [aws_iam_role_policy_attachment.api_logs]
+}
+
+resource "aws_cloudwatch_log_group" "access" {
+  name              = "/minitoolstream/${var.name}/access"
+  retention_in_days = 30
+  kms_key_id        = aws_kms_key.this.arn
+
+  depends_on = [aws_api_gateway_account.this] # whoever logs here waits for the role
 }
 
 module "stack" {
@@ -111,5 +175,6 @@ module "stack" {
   kms_key_arn        = aws_kms_key.this.arn
   concurrency        = var.concurrency
   tracing            = true
-  settings           = { MTS_PIPELINE_DATABASE = module.database.url }
+  access_log_arn     = aws_cloudwatch_log_group.access.arn
+  settings           = merge({ MTS_PIPELINE_DATABASE = module.database.url }, var.settings)
 }

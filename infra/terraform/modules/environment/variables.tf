@@ -60,6 +60,16 @@ variable "highly_available" {
 }
 
 variable "concurrency" {
-  description = "The most calls at once of each function that takes requests or events."
+  description = "The most calls at once of each function that takes requests or events: seven, reserved of the account's 1,000, of which AWS keeps 100 for others."
   type        = number
+}
+
+variable "api_logging_role" {
+  description = "Whether to give API Gateway its role for logs, which an account has once a region; false: it has one."
+  type        = bool
+}
+
+variable "settings" {
+  description = "Further settings of all functions, as environment variables (docs/configuration.md)."
+  type        = map(string)
 }

@@ -42,9 +42,15 @@ data "aws_iam_policy_document" "this" {
   }
 
   statement {
+    sid       = "Key" # the secret is encrypted with it
+    actions   = ["kms:Decrypt"]
+    resources = [var.kms_key_arn]
+  }
+
+  statement {
     sid       = "Code"
     actions   = ["s3:GetObject"]
-    resources = ["${var.code_bucket_arn}/*"]
+    resources = ["arn:aws:s3:::${trimprefix(var.code_url, "s3://")}"]
   }
 }
 

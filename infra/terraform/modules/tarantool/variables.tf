@@ -47,7 +47,7 @@ variable "disk_gb" {
 }
 
 variable "kms_key_arn" {
-  description = "Key of the volumes and backups."
+  description = "Key of the volumes, of the backups and of the secret."
   type        = string
 }
 
@@ -58,11 +58,6 @@ variable "secret_arn" {
 
 variable "code_url" {
   description = "s3:// URL of an archive (tar.gz) of the folder tarantool/ of this version."
-  type        = string
-}
-
-variable "code_bucket_arn" {
-  description = "ARN of the bucket of code_url."
   type        = string
 }
 
