@@ -55,7 +55,8 @@ class Container:
         """With secrets that are not older than a minute."""
         return await self._refreshed(SECRETS_LIFE)
 
-    async def core(self) -> Core:
+    async def core(self, *, commits: bool = False) -> Core:
+        """`commits`: for a function that gives sequences, whose role may keep their ceiling."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         settings = await self.settings()
@@ -63,18 +64,19 @@ class Container:
             old, self._core = self._core, await bootstrap.open_core(settings)
             if old is not None:
                 await old.close()
-            await self._core.ceiling.keep_if_possible()
+            if commits:
+                await self._core.ceiling.keep_if_possible()
         return self._core
 
-    async def use(self, action: Callable[[Core], Awaitable[T]]) -> T:
+    async def use(self, action: Callable[[Core], Awaitable[T]], *, commits: bool = False) -> T:
         """What the action gives; when credentials are refused, and others are there by now, it is tried with those."""
-        core = await self.core()
+        core = await self.core(commits=commits)
         try:
             return await action(core)
         except MtsError as error:
             if error.code not in _REFUSED or await self._refreshed(LOOK_AGAIN) is core.settings:
                 raise
-        return await action(await self.core())
+        return await action(await self.core(commits=commits))
 
     async def check(self, action: Callable[[Settings], T]) -> T:
         """The same for what needs the settings alone."""
@@ -89,21 +91,19 @@ class Container:
 
     async def _refreshed(self, life: float) -> Settings:
         """The same object as long as nothing changed."""
-        source = bootstrap.open_secrets(self._settings) if self._settings else None
+        base = self._settings or self.plain_settings()
+        source = bootstrap.open_secrets(base)
         if self._settings is not None and (source is None or self._clock() - self._read_at < life):
             return self._settings
-        base = self._settings or self.plain_settings()
-        source = source or bootstrap.open_secrets(base)
         try:
             secrets = await source.read() if source else {}
+            if self._settings is None or secrets != self._secrets:
+                self._settings, self._secrets = _with_secrets(base, secrets), secrets
         except MtsError as error:
             if self._settings is None:
                 raise
-            _log.warning("the secrets stay as they are, they cannot be read: %s", error.message)
-            secrets = self._secrets
+            _log.warning("the secrets stay as they are: %s", error.message)
         self._read_at = self._clock()
-        if self._settings is None or secrets != self._secrets:
-            self._settings, self._secrets = _with_secrets(base, secrets), secrets
         return self._settings
 
 

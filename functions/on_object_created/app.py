@@ -67,4 +67,4 @@ def on_object_created(event: dict[str, Any], context: Any) -> dict[str, Any]:
         _log.info("%s", outcome)
         return outcome
 
-    return run(container.current().use(handled))
+    return run(container.current().use(handled, commits=True))

@@ -33,7 +33,7 @@ from minitoolstream.services.run_transaction import (
 from minitoolstream.services.start_producer import start_producer
 from minitoolstream.services.upload_parts import list_parts, sign_missing_parts, sign_parts
 
-app = App("publish")
+app = App("publish", commits=True)
 
 PRODUCER_HEADERS = {
     "x-mts-producer-id": ("string", "names the producer; with X-Mts-Seqno, a message is stored at most once"),

@@ -97,10 +97,12 @@ class Route:
 
 
 class App(chalice.Chalice):
-    """A Chalice app whose routes are coroutines; `api_routes` is what the host and OpenAPI read."""
+    """A Chalice app whose routes are coroutines; `api_routes` is what the host and OpenAPI read. `commits`: its routes
+    publish messages."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, commits: bool = False) -> None:
         super().__init__(app_name=f"mts-{name}")
+        self.commits = commits
         self.api_routes: list[Route] = []
 
     def endpoint(self, method: str, path: str, summary: str, **about: Any) -> Callable[[Handler], Handler]:
@@ -168,7 +170,7 @@ async def _guarded(app: App, route: Route, request: Request) -> tuple[Response, 
     cors = Cors(())
     try:
         cors = Cors(container.current().plain_settings()["server.cors_origins"])
-        response = await container.current().use(handled)
+        response = await container.current().use(handled, commits=app.commits)
     except MtsError as error:
         response = error_response(error, route.path)
     except Exception:

@@ -36,9 +36,7 @@ def open_queues(endpoint: str | None, region: str) -> Any:
 
 def read_letters(queues: Any, url: str, limit: int) -> list[Letter]:
     """The letters, which stay where they are."""
-    found: list[Letter] = []
-    for letter in _received(queues, url, limit):
-        found.append(letter)
+    found = list(_received(queues, url, limit))
     for letter in found:
         _call(queues.change_message_visibility, QueueUrl=url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
     return found

@@ -118,6 +118,31 @@ def test_secrets_that_cannot_be_read_again_stay(vault: Vault, container: Contain
     assert token_of(container) == "one"
 
 
+def test_a_rotated_secret_with_an_unknown_key_changes_nothing(
+    vault: Vault, container: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of it would be worse, and so would calls that fail: the log says what to mend."""
+    first = token_of(container)
+    vault.secrets |= {"server.token": "two", "server.port": "80"}
+    for _ in range(3):
+        vault.now += SECRETS_LIFE
+        assert token_of(container) == first
+    assert "server.port" in caplog.text
+    del vault.secrets["server.port"]
+    vault.now += SECRETS_LIFE
+    assert token_of(container) == "two"
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_ceiling_is_kept_by_who_commits_alone(container: Container, commits: bool) -> None:
+    """Others have no right to it."""
+
+    async def looked(core: Core) -> bool:
+        return core.ceiling._looked
+
+    assert run(container.use(looked, commits=commits)) is commits
+
+
 def test_secrets_that_cannot_be_read_at_all_are_an_error(vault: Vault, container: Container) -> None:
     vault.away = True
     with pytest.raises(MtsError, match="does not answer"):
