@@ -166,7 +166,9 @@ def open_tracking(settings: Settings) -> SqlTracking:
             SqliteDialect(),
             _ddl("pipeline_ddl_sqlite"),
         )
-    place = MysqlPlace.from_url(where, settings["pipeline.password"], env_name("pipeline.password"))
+    place = MysqlPlace.from_url(
+        where, settings["pipeline.password"], env_name("pipeline.password"), settings["pipeline.ca_file"]
+    )
     return SqlTracking(Database(lambda: MysqlSession(place), _SQL_THREADS), MysqlDialect(), _ddl("pipeline_ddl"))
 
 
@@ -218,7 +220,7 @@ def open_shard(settings: Settings, url: str) -> ShardRows:
         file = Path(url.removeprefix("sqlite:")).absolute()
         return SqlShardRows(SqliteSession(file, env_name("pipeline.shards")), _ddl("shard_ddl_sqlite"))
     password = settings["pipeline.shard_password"]
-    place = MysqlPlace.from_url(url, password, env_name("pipeline.shard_password"))
+    place = MysqlPlace.from_url(url, password, env_name("pipeline.shard_password"), settings["pipeline.ca_file"])
     return SqlShardRows(MysqlSession(place), _ddl("shard_ddl"))
 
 

@@ -157,6 +157,7 @@ OPTIONS: tuple[Option, ...] = (
         "of the tracked pipeline: `sqlite` (a file under `.mts/`) or `mysql://user@host:3306/pipeline_db`",
     ),
     Option("pipeline.password", None, str, "password of that database's user", secret=True),
+    Option("pipeline.ca_file", None, file_name, "PEM file of those who signed its certificate; unset: the system's"),
     Option("pipeline.lease", 900.0, between(duration, "1s", "7d"), "how long a started task is its daemon's"),
     Option("pipeline.files", None, str, "folder or `s3://bucket/prefix` of its files; unset: `pipeline` in the bucket"),
     Option("pipeline.shards", (), shard_databases, "databases of the shards: `0=mysql://user@host:3306/app_0,...`"),

@@ -24,6 +24,7 @@ from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import write_private
 from minitoolstream.stack.processes import Launch, ProcessId, send, start, stop, wait_gone, wait_until_ready
 from minitoolstream.stack.program import Program, on_path
+from tests.certificates import certificate
 
 READY_WITHIN = 90.0
 
@@ -105,9 +106,11 @@ class MinioServer(StoreServer):
 
 @dataclass
 class MariadbServer(Server):
-    """Its user may make and use databases whose names begin with `test_` or `pipeline_`."""
+    """Its user may make and use databases whose names begin with `test_` or `pipeline_`. It also speaks TLS, with a
+    certificate that nobody but `ca_file` knows."""
 
     port: int = 0
+    ca_file: str = ""
     user: str = "mts"
     password: str = field(default="", repr=False)
 
@@ -234,7 +237,9 @@ def start_mariadb(folder: Path) -> MariadbServer:
     port, password = free_port(), new_secret()
     words = mariadb.first_words(new_secret(), "mts", password, [r"pipeline\_%", r"test\_%"])
     launch = mariadb.launch(program, port=port, data=data, log=log, words=words)
-    server = MariadbServer(launch, port=port, password=password)
+    own = certificate(folder, "mariadb")
+    command = [*launch.command, f"--ssl-cert={own.file}", f"--ssl-key={own.key}"]
+    server = MariadbServer(replace(launch, command=command), port=port, password=password, ca_file=str(own.file))
     server.start()
     return server
 

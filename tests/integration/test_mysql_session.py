@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from dataclasses import replace
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from minitoolstream import bootstrap
 from minitoolstream.adapters.sql.database import Cursor
 from minitoolstream.adapters.sql.mysql import MysqlPlace, MysqlSession
 from minitoolstream.bundle import bundled
+from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.ports import free_port
 from tests.servers import MariadbServer
@@ -52,6 +55,36 @@ def test_a_wrong_password_names_the_setting_and_is_not_told(place: MysqlPlace) -
     assert error.code == "not_configured"
     assert "MTS_PIPELINE_PASSWORD" in error.message
     assert "secret" not in repr(replace(place, password="secret-of-the-test"))
+
+
+def test_a_connection_is_encrypted_and_checked(place: MysqlPlace, mariadb_server: MariadbServer) -> None:
+    version = "SELECT variable_value FROM information_schema.session_status WHERE variable_name = 'Ssl_version'"
+    assert str(ask(replace(place, tls=True, ca_file=mariadb_server.ca_file), version)).startswith("TLSv1.")
+
+
+def test_the_setting_names_the_file(place: MysqlPlace, mariadb_server: MariadbServer) -> None:
+    environ = {
+        "MTS_PIPELINE_DATABASE": mariadb_server.url(place.database) + "?tls=true",
+        "MTS_PIPELINE_PASSWORD": place.password,
+        "MTS_PIPELINE_CA_FILE": mariadb_server.ca_file,
+    }
+    tracking = bootstrap.open_tracking(load_settings({"MTS_HOME": "/nonexistent", **environ}))
+    asyncio.run(tracking.prepare())
+    asyncio.run(tracking.close())
+
+
+def test_a_certificate_that_nobody_trusts_is_told(place: MysqlPlace) -> None:
+    error = refused(replace(place, tls=True))
+    assert (error.code, error.retryable) == ("not_configured", False)
+    assert "MTS_PIPELINE_CA_FILE" in error.message
+
+
+def test_a_file_without_certificates_is_named(place: MysqlPlace, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("none")
+    for name in ("ca.pem", "missing.pem"):
+        error = refused(replace(place, tls=True, ca_file=str(tmp_path / name)))
+        assert error.code == "not_configured"
+        assert name in error.message
 
 
 def test_a_database_of_others_is_told(place: MysqlPlace) -> None:

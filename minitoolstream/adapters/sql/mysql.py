@@ -40,14 +40,22 @@ class MysqlPlace:
     password: str = field(repr=False, default="")
     password_name: str = ""
     tls: bool = False
+    ca_file: str | None = None
 
     @classmethod
-    def from_url(cls, url: str, password: str | None, password_name: str) -> MysqlPlace:
-        """`password_name` is the setting that a wrong one comes from."""
+    def from_url(cls, url: str, password: str | None, password_name: str, ca_file: str | None = None) -> MysqlPlace:
+        """`password_name` is the setting that a wrong one comes from; `ca_file` holds those whose certificates are
+        trusted, in place of the system's."""
         parts = urlsplit(url)
         user, database = unquote(parts.username or ""), parts.path.strip("/")
         host, tls = parts.hostname or "127.0.0.1", parts.query == "tls=true"
-        return cls(host, parts.port or 3306, user, database, password or "", password_name, tls)
+        return cls(host, parts.port or 3306, user, database, password or "", password_name, tls, ca_file)
+
+    def trusted(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:  # which SSLError is
+            raise MtsError("not_configured", f"{self.ca_file} holds no certificates that can be read: {error}") from error
 
 
 class MysqlDialect:
@@ -78,7 +86,7 @@ class MysqlSession:
                 code = error.args[0] if error.args else None
                 self._drop()
                 if code not in {_LOCK_WAIT, _DEADLOCK} or attempt == _TRIES - 1:
-                    raise self._translated(code) from error
+                    raise self._translated(code, getattr(error, "original_exception", None)) from error
             except BaseException:
                 self._rollback()
                 raise
@@ -136,7 +144,7 @@ class MysqlSession:
             read_timeout=_ANSWER_SECONDS,
             write_timeout=_ANSWER_SECONDS,
             autocommit=False,
-            ssl=ssl.create_default_context() if place.tls else None,
+            ssl=place.trusted() if place.tls else None,
             # A claim locks the rows that it takes, not the gaps between them.
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         )
@@ -144,9 +152,12 @@ class MysqlSession:
             cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [_LOCK_SECONDS])
         return connection
 
-    def _translated(self, code: object) -> MtsError:
+    def _translated(self, code: object, cause: object) -> MtsError:
         """What the server says stays here: it may quote what was sent."""
         place = f"{self._place.host}:{self._place.port}"
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            text = f"the certificate of the database at {place} is not trusted ({cause.verify_message})"
+            return MtsError("not_configured", f"{text}: set MTS_PIPELINE_CA_FILE")
         if code == _WRONG_LOGIN:
             text = f"the database at {place} refuses {self._place.user}"
             return MtsError("not_configured", f"{text}: set {self._place.password_name}")
