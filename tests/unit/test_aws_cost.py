@@ -81,6 +81,16 @@ def test_the_command_tells_the_date_of_its_prices() -> None:
     assert "$ a TB" in mts("--size", "1GiB", "--messages", "1000")
 
 
+@pytest.mark.parametrize("messages", [1_000_000, 20_000_000])
+def test_a_million_messages_cost_the_same_in_any_month(messages: int) -> None:
+    """What is paid for use, by messages; machines do not count."""
+    told = json.loads(mts("--messages", str(messages), "--size", "10000", "--json"))
+    used = [one for one in costs_of(Use(1_000_000, 10_000, "ticket", reads=1, days=1), PRICES) if not one.fixed]
+    assert told["per_million_messages"] == pytest.approx(sum(one.dollars for one in used), abs=0.01)
+    assert told["per_terabyte"] == pytest.approx(100 * told["per_million_messages"], abs=1)  # a million are 10 GB
+    assert f" {told['per_million_messages']:.2f} $ a million messages" in mts("--size", "10000")
+
+
 def test_prices_of_ones_own_are_used(tmp_path: Path) -> None:
     mine = json.loads(mts("--show-prices")) | {"s3_put_per_1000": 50.0, "date": "2030-01"}
     (tmp_path / "mine.json").write_text(json.dumps(mine))
