@@ -1,60 +1,23 @@
-"""What only AWS has: the queue with its dead letters, the schedule, roles, secrets that rotate, Terraform's plan."""
+"""What only AWS has: the queue with its dead letters, the schedule, secrets that rotate, Terraform's plan."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minitoolstream.aws.letters import GAVE_UP, read_letters, redrive
 from tests.e2e.conftest import EARLY, Target, event_of
-from tests.e2e.deploy import Deployed, Terraform
+from tests.e2e.deploy import Deployed
 from tests.live import eventually
 
 
 def test_the_second_plan_has_nothing_to_do(deployed: Deployed) -> None:
     code, said = deployed.plan()
     assert code == 0, said
-
-
-@pytest.mark.parametrize("env", ["dev", "prod"])
-def test_what_has_machines_can_be_planned(deployed: Deployed, env: str, tmp_path: Path) -> None:
-    """All that can be said of it without them: every reference, count and document is computed, nothing is made."""
-    terraform = Terraform.prepared(tmp_path, env)
-    terraform.environ = {
-        "TF_VAR_packages": deployed.terraform.environ["TF_VAR_packages"],
-        "TF_VAR_code_bucket": "code",
-        "TF_VAR_tarantool_ami": "ami-0123456789abcdef0",
-        "TF_VAR_secrets": json.dumps({"server.token": "t", "tarantool.password": "p", "pipeline.password": "q" * 16}),
-    }
-    (terraform.folder / "override.tf").write_text(ON_THE_EMULATOR % deployed.emulator.endpoint)
-    terraform.run("init", "-no-color")
-    _, said = terraform.run("plan", "-no-color", "-lock=false")
-    assert re.search(r"Plan: [1-9]\d\d to add, 0 to change, 0 to destroy", said), said[-2000:]
-
-
-ON_THE_EMULATOR = """
-terraform {
-  backend "local" {}
-}
-
-provider "aws" {
-  access_key                  = "test"
-  secret_key                  = "test"
-  skip_credentials_validation = true
-  skip_metadata_api_check     = true
-  skip_requesting_account_id  = true
-
-  endpoints {
-    sts = "%s"
-  }
-}
-"""
 
 
 def test_duplicates_and_disorder_of_events_change_nothing(deployed: Deployed, aws_target: Target, subject: str) -> None:
@@ -206,18 +169,6 @@ def test_without_an_event_nothing_is_committed(deployed: Deployed, aws_target: T
     finally:
         usual.pop("ResponseMetadata")
         s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=usual)
-
-
-def test_a_function_may_do_no_more_than_its_policy_says(deployed: Deployed, aws_target: Target, subject: str) -> None:
-    """Read with fetch's role, a payload's URL opens; what fetch signs for a PUT would not."""
-    iam = deployed.emulator.client("iam")
-    role = deployed.stack["functions"]["fetch"]
-    policy = iam.get_role_policy(RoleName=role, PolicyName=role)["PolicyDocument"]
-    granted = {action for statement in policy["Statement"] for action in statement["Action"]}
-    assert granted & {"s3:PutObject", "s3:DeleteObject", "s3:*", "*"} == set()
-    aws_target.publish(subject, b"read me")
-    (message,) = aws_target.messages(subject)
-    assert aws_target.payload(message) == b"read me"
 
 
 def test_a_rotated_token_is_picked_up_without_a_deployment(deployed: Deployed, aws_target: Target) -> None:

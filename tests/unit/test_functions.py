@@ -39,6 +39,23 @@ def test_a_policy_names_every_action_and_the_stages_own_resources(name: str) -> 
             assert not [action for action in statement["Action"] if "*" in action]
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_who_signs_puts_of_payloads_may_not_copy(name: str) -> None:
+    """A header that is not signed would make a ticket's PUT a copy of any object that the role may read."""
+    statements = {one["Sid"]: one for one in gen_functions.policy(name, "prod")["Statement"]}
+    writes = [
+        sid
+        for sid, one in statements.items()
+        if one["Effect"] == "Allow" and "s3:PutObject" in one["Action"] and any("/m/" in to for to in one["Resource"])
+    ]
+    assert bool(writes) is (name in {"publish", "ttl_sweeper"})
+    if writes:
+        denied = statements["NoCopies"]
+        assert (denied["Effect"], denied["Action"]) == ("Deny", ["s3:PutObject"])
+        assert denied["Resource"] == "arn:aws:s3:::minitoolstream-prod/*"
+        assert denied["Condition"] == {"Null": {"s3:x-amz-copy-source": "false"}}
+
+
 def test_all_functions_pin_what_the_host_pins() -> None:
     known = set(re.findall(r"^[a-z0-9-]+==\S+", (tools.ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE))
     (lock,) = {(tools.ROOT / "functions" / name / "requirements.txt").resolve() for name in FUNCTIONS}

@@ -12,3 +12,8 @@ output "spark" {
   description = "Application and role for the steps of spark_emr/."
   value       = module.environment.spark
 }
+
+output "tarantool" {
+  description = "Where Tarantool is, and the id of its machine."
+  value       = module.environment.tarantool
+}

@@ -7,3 +7,8 @@ output "security_group_id" {
   description = "Security group of Tarantool."
   value       = aws_security_group.this.id
 }
+
+output "instance_id" {
+  description = "Id of its machine: a reboot fetches code and password anew."
+  value       = aws_instance.this.id
+}
