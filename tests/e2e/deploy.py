@@ -63,7 +63,6 @@ class Terraform:
             raise TerraformError(f"terraform {' '.join(arguments)} ended with {done.returncode}:\n{said}")
         return done.returncode, done.stdout
 
-
     def planned(self) -> list[dict[str, Any]]:
         """What a plan would make, with the values that are known before."""
         self.run("plan", "-no-color", "-lock=false", "-out=made.tfplan")

@@ -14,10 +14,9 @@ from tests.e2e.deploy import Deployed, Terraform
 from tests.live import send
 
 
-
 @pytest.fixture(scope="module", params=["dev", "prod"])
 def planned(request: pytest.FixtureRequest, deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All that can be said of it without its machines: every reference, count and document is computed, nothing is made."""
+    """Without its machines: every reference, count and document is computed, nothing is made."""
     terraform = Terraform.prepared(tmp_path_factory.mktemp(request.param), request.param)
     terraform.environ = {
         "TF_VAR_packages": deployed.terraform.environ["TF_VAR_packages"],
@@ -59,6 +58,19 @@ def test_what_has_machines_can_be_planned(planned: list[dict[str, Any]]) -> None
     assert len(of(planned, "aws_instance")) == len(of(planned, "aws_db_instance")) == 1
 
 
+def test_the_bucket_is_private_and_encrypted_and_ends_what_nobody_finished(planned: list[dict[str, Any]]) -> None:
+    (block,) = of(planned, "aws_s3_bucket_public_access_block")
+    names = ("block_public_acls", "block_public_policy", "ignore_public_acls", "restrict_public_buckets")
+    assert all(block[name] for name in names)
+    (encryption,) = of(planned, "aws_s3_bucket_server_side_encryption_configuration")
+    assert encryption["rule"][0]["apply_server_side_encryption_by_default"][0]["sse_algorithm"] == "aws:kms"
+    (lifecycle,) = of(planned, "aws_s3_bucket_lifecycle_configuration")
+    (rule,) = lifecycle["rule"]
+    assert rule["abort_incomplete_multipart_upload"][0]["days_after_initiation"] == 8
+    assert not rule["expiration"]  # payloads are deleted by the sweeper alone
+    assert len(of(planned, "aws_s3_bucket_policy")) == 1  # TLS only
+
+
 def test_an_account_has_the_calls_that_are_reserved(planned: list[dict[str, Any]]) -> None:
     """1,000 unless AWS was asked for more, and 100 of them stay for others."""
     reserved = [one["reserved_concurrent_executions"] for one in of(planned, "aws_lambda_function")]
@@ -80,11 +92,6 @@ def test_logs_may_be_encrypted_with_the_key_for_logs_of_the_account_alone(planne
     (granted,) = logs["Condition"]["ArnLike"].items()
     assert granted == ("kms:EncryptionContext:aws:logs:arn", "arn:aws:logs:eu-central-1:000000000000:*")
     assert all("Condition" in one for one in statements if "Service" in one["Principal"])
-
-
-def settings_of(function: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = function["environment"][0]["variables"]
-    return found
 
 
 def test_functions_get_the_settings_that_are_given(planned: list[dict[str, Any]]) -> None:
@@ -115,18 +122,6 @@ def test_a_page_of_a_listed_origin_may_use_presigned_urls(deployed: Deployed, aw
     assert (done.status, done.headers["access-control-allow-origin"]) == (200, ORIGIN)
     assert "etag" in done.headers["access-control-expose-headers"].lower()
     assert send("OPTIONS", ticket["url"], headers={**asked, "origin": "https://evil.example"}).status == 403
-
-
-def test_the_bucket_is_private_and_encrypted_and_ends_what_nobody_finished(deployed: Deployed) -> None:
-    s3, bucket = deployed.emulator.client("s3"), deployed.stack["bucket"]
-    block = s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
-    assert len(block) == 4
-    assert all(block.values())
-    (rule,) = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
-    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
-    assert [one for one in rules if one.get("AbortIncompleteMultipartUpload")]
-    assert not [one for one in rules if "Expiration" in one]  # payloads are deleted by the sweeper alone
 
 
 def test_alarms_watch_what_there_is_and_tell_the_topic(deployed: Deployed) -> None:

@@ -189,8 +189,7 @@ sleep() { SECONDS=$((SECONDS + $1)); }
 
 
 def set_up(missed: int) -> subprocess.CompletedProcess[str]:
-    """The first start of Tarantool's machine up to its disk, with time and devices of ours: the volume is there after so
-    many looks."""
+    """The first start of Tarantool's machine up to its disk, which is there after so many looks."""
     before, mounts, _ = SCRIPT.read_text("utf-8").partition("mkdir -p /var/lib/mts\n")
     assert mounts
     environ = {"PATH": "/usr/bin:/bin", "MISSED": str(missed)}

@@ -55,7 +55,7 @@ class MysqlPlace:
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:  # which SSLError is
-            raise MtsError("not_configured", f"{self.ca_file} holds no certificates that can be read: {error}") from error
+            raise MtsError("not_configured", f"no certificates can be read from {self.ca_file}: {error}") from error
 
 
 class MysqlDialect:
