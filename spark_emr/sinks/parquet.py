@@ -19,6 +19,8 @@ from minitoolstream.pipeline.places import Place
 
 MANIFEST = "_manifest.json"
 _VERSION = 1
+_QUERY_ID = "sql.streaming.queryId"
+"""Spark's own name for it; the id is kept in the query's checkpoint."""
 
 
 def write_file(place: Place, prefix: str, batches: Iterable[Any], schema: Any) -> dict[str, Any] | None:
@@ -81,13 +83,15 @@ def must_be_free(place: Place, name: str = MANIFEST) -> None:
 
 def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | None:
     """For `foreachBatch`: a manifest a batch, `batch-<id>.json`; a batch that comes again after a crash is not written
-    twice. None when it was there already.
+    twice. None when it was there already. A place is one query's: `already_exists` when the batch is another's, as is
+    a query's that begins anew, without its checkpoint.
 
     Example: `stream.writeStream.foreachBatch(lambda frame, batch: write_batch(frame, batch, place)).start()`
     """
     name = f"batch-{batch_id:012}.json"
+    query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     if place.names(name):
-        return None
+        return _must_be_of(place, name, query)
     prefix = f"batch-{batch_id:012}"
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -101,11 +105,19 @@ def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | Non
 
     written = [json.loads(row.facts) for row in frame.mapInArrow(write, "facts string").collect()]
     try:
-        return commit(place, [facts for facts in written if facts], name, batch=batch_id)
+        return commit(place, [facts for facts in written if facts], name, batch=batch_id, query=query)
     except MtsError as error:
         if error.code != "already_exists":
             raise
-        return None
+        return _must_be_of(place, name, query)
+
+
+def _must_be_of(place: Place, name: str, query: str | None) -> None:
+    """Batches are numbered from 0 by each query: another's are other rows."""
+    found = read_manifest(place, name).get("query")
+    if found != query:
+        told = f"{place.url(name)} is of another query ({found}, this is {query}): take another place, or its checkpoint"
+        raise MtsError("already_exists", told)
 
 
 def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
