@@ -191,8 +191,12 @@ class ExtentPage(msgspec.Struct):
 
 
 class Latest(msgspec.Struct):
+    """`now`: unix seconds by the clock that gives messages their `create_at`; those of earlier seconds are all there, but
+    for what is just being written."""
+
     subject: str
     latest_sequence: int | str
+    now: int
 
 
 class ProducerRequest(msgspec.Struct, forbid_unknown_fields=True):
