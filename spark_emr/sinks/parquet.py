@@ -8,47 +8,68 @@ in it. Payloads never pass through the JVM, and no S3A is needed.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
 from minitoolstream.pipeline.places import Place
 
 MANIFEST = "_manifest.json"
 _VERSION = 1
+_IN_MEMORY = 256 * MIB
+"""Of a file; a longer one waits on the node's disk, and goes on piece by piece."""
+_PIECE = 4 * MIB
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's own name for it; the id is kept in the query's checkpoint."""
 
 
 def write_file(place: Place, prefix: str, batches: Iterable[Any], schema: Any) -> dict[str, Any] | None:
-    """One Parquet file of Arrow batches; what it is, for the manifest. None when there are no rows."""
+    """One Parquet file of Arrow batches, however long; what it is, for the manifest. None when there are no rows."""
     import pyarrow.parquet as pq
     from pyarrow import compute
 
     plain = [name for name in schema.names if name != "payload"]
-    sink = io.BytesIO()
     rows, first, last = 0, None, None
-    with pq.ParquetWriter(sink, schema, use_dictionary=plain, write_statistics=plain, compression="zstd") as writer:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            writer.write_batch(batch)
-            rows += batch.num_rows
-            if "sequence" in schema.names:
-                sequences = batch.column(schema.get_field_index("sequence"))
-                ends = compute.min_max(sequences).as_py()
-                first = ends["min"] if first is None else min(first, ends["min"])
-                last = ends["max"] if last is None else max(last, ends["max"])
-    if not rows:
-        return None
-    body = sink.getvalue()
-    name = f"{prefix}-{uuid.uuid4().hex}.parquet"
-    place.put_new(name, body, "application/vnd.apache.parquet")
-    digest = hashlib.sha256(body).hexdigest()
-    return {"name": name, "rows": rows, "bytes": len(body), "sha256": digest, "first": first, "last": last}
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="mts-parquet-") as sink:
+        with pq.ParquetWriter(sink, schema, use_dictionary=plain, write_statistics=plain, compression="zstd") as writer:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                writer.write_batch(batch)
+                rows += batch.num_rows
+                if "sequence" in schema.names:
+                    sequences = batch.column(schema.get_field_index("sequence"))
+                    ends = compute.min_max(sequences).as_py()
+                    first = ends["min"] if first is None else min(first, ends["min"])
+                    last = ends["max"] if last is None else max(last, ends["max"])
+        if not rows:
+            return None
+        name = f"{prefix}-{uuid.uuid4().hex}.parquet"
+        size, digest = _put(place, name, sink)
+    return {"name": name, "rows": rows, "bytes": size, "sha256": digest, "first": first, "last": last}
+
+
+def _put(place: Place, name: str, file: IO[bytes]) -> tuple[int, str]:
+    """Its size and SHA-256."""
+    size, kind = file.tell(), "application/vnd.apache.parquet"
+    file.seek(0)
+    if size <= _IN_MEMORY:
+        body = file.read()
+        place.put_new(name, body, kind)
+        return size, hashlib.sha256(body).hexdigest()
+    digest = hashlib.sha256()
+
+    def pieces() -> Iterator[bytes]:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            yield piece
+
+    place.put_pieces(name, pieces(), kind)
+    return size, digest.hexdigest()
 
 
 def commit(place: Place, files: Sequence[Mapping[str, Any]], name: str = MANIFEST, **facts: Any) -> dict[str, Any]:
