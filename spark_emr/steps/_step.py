@@ -73,6 +73,7 @@ _WRONG = frozenset(
         "unknown_durable",
         "not_found",
         "already_exists",
+        "codec_not_allowed",
         "dependency_missing",
     }
 )

@@ -134,6 +134,22 @@ def test_a_range_before_one_that_was_replayed_is_replayed_too(run: RunStep, clie
     assert len(list(client.messages(target))) == 10
 
 
+def test_what_the_other_subject_refused_is_published_when_it_takes_it(
+    run: RunStep, client: Client, subject: str
+) -> None:
+    refused = client.publish(subject, b"one", codec="gzip").sequence
+    client.publish(subject, b"two")
+    target = f"{subject}-again"
+    client.subjects.put(target, codecs=["raw"])
+    arguments = ("--subject", subject, "--to-subject", target)
+    code, told = run(replay_to_subject.STEP, *arguments)
+    assert (code, told["error"]["details"]["sequence"]) == (Exit.BAD_ARGUMENTS, refused)
+    client.subjects.put(target, codecs=["raw", "gzip"])
+    code, told = run(replay_to_subject.STEP, *arguments)
+    assert (code, told["summary"]["published"]["messages"]) == (0, 2)
+    assert [message.data for message in client.read(target)] == [b"one", b"two"]
+
+
 def test_a_subject_is_replayed_behind_another_under_the_same_name(run: RunStep, client: Client, subject: str) -> None:
     later = f"{subject}-later"
     for one in (subject, later):
