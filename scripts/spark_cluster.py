@@ -272,7 +272,7 @@ def check_s3a(live: Live, submit: Submitter, folder: Path, jars: Path) -> None:
 
 
 def run_version(
-    version: str, live: Live, database: MariadbServer, programs: tuple[Program, Program], folder: Path, jars: Path | None
+    version: str, live: Live, database: MariadbServer, programs: tuple[Program, Program], folder: Path
 ) -> None:
     java, spark = programs
     print(f"PySpark {version}: {VERSIONS[version]}", flush=True)
@@ -297,7 +297,7 @@ def run_version(
         run_steps(submit, version, folder / f"out{version}")
         run_daemons(submit, version, database)
         survive_a_kill(running, submit, folder / f"killed{version}")
-        if version == "4" and jars is not None:
+        if version == "4" and (jars := get_jars()) is not None:
             check_s3a(live, submit, folder, jars)
 
 
@@ -308,7 +308,6 @@ def main(versions: Sequence[str]) -> int:
     tools.get(console, "MariaDB", get_mariadb)
     java = tools.get(console, "Java", get_java)
     sparks = {v: tools.get(console, f"Spark {v}", lambda update, v=v: get_spark(v, update=update)) for v in versions}
-    jars = get_jars() if "4" in versions else None
     with tempfile.TemporaryDirectory(prefix="mts-cluster-") as temporary:
         folder = Path(temporary)
         print("building the archive", flush=True)
@@ -322,11 +321,11 @@ def main(versions: Sequence[str]) -> int:
                 own.mkdir()
                 for made in ("minitoolstream-spark.tar.gz", "run_step.py"):
                     (own / made).symlink_to(folder / made)
-                run_version(version, live, database, (java, spark), own, jars)
+                run_version(version, live, database, (java, spark), own)
         finally:
             database.stop()
             live.stop()
-    if "4" in versions and jars is None:
+    if "4" in versions and get_jars() is None:
         print("S3A was NOT tried: there is no mvn to get its jars with. The rest passed.", file=sys.stderr)
         return 1
     return 0

@@ -107,7 +107,9 @@ async def read_message(request: Request) -> Response:
     return answer(await get_message(request.core, sequence, inline=inline, region=region))
 
 
-@app.endpoint("GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject, and the time", response=schema.Latest)
+@app.endpoint(
+    "GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject, and the time", response=schema.Latest
+)
 async def read_latest(request: Request) -> Response:
     subject = parse.subject_of(request)
     now = await server_time(request.core)

@@ -191,8 +191,7 @@ class ExtentPage(msgspec.Struct):
 
 
 class Latest(msgspec.Struct):
-    """`now`: unix seconds by the clock that gives messages their `create_at`; those of earlier seconds are all there, but
-    for what is just being written."""
+    """`now`: unix seconds by the clock that gives messages their `create_at`."""
 
     subject: str
     latest_sequence: int | str

@@ -112,7 +112,8 @@ def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | Non
     name = f"batch-{batch_id:012}.json"
     query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     if place.names(name):
-        return _must_be_of(place, name, query)
+        _must_be_of(place, name, query)
+        return None
     prefix = f"batch-{batch_id:012}"
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -130,15 +131,16 @@ def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | Non
     except MtsError as error:
         if error.code != "already_exists":
             raise
-        return _must_be_of(place, name, query)
+        _must_be_of(place, name, query)
+        return None
 
 
 def _must_be_of(place: Place, name: str, query: str | None) -> None:
     """Batches are numbered from 0 by each query: another's are other rows."""
     found = read_manifest(place, name).get("query")
     if found != query:
-        told = f"{place.url(name)} is of another query ({found}, this is {query}): take another place, or its checkpoint"
-        raise MtsError("already_exists", told)
+        theirs = f"{place.url(name)} is of another query, {found}: this is {query}"
+        raise MtsError("already_exists", f"{theirs}; take another place, or that one's checkpoint")
 
 
 def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:

@@ -64,8 +64,8 @@ def work(run: Run) -> Mapping[str, Any]:
 
 
 def replay_id(name: str, options: ReadOptions) -> str:
-    """What its producers are called. What lies before a producer's last seqno counts as published, which is true only of
-    those who began at the same place."""
+    """What its producers are called. What lies before a producer's last seqno counts as published, which is true only
+    of those who began at the same place."""
     begin = str(options.from_sequence) + ("" if options.from_time is None else f"@{options.from_time}")
     return f"{name}/{options.subject}/{begin}"
 

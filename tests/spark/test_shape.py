@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from spark_emr import run_step
-from spark_emr.session import USED, conf_name, session_settings
 from spark_emr.reader.options import ReadOptions, option_name
+from spark_emr.session import USED, conf_name, session_settings
 from spark_emr.steps._step import Step
 
 ROOT = Path(__file__).resolve().parents[2]
