@@ -43,9 +43,8 @@ def planned_messages(spark: Any, settings: Settings, options: ReadOptions, plan:
     def read(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                partition = _planned(plans.value, number)
                 try:
-                    yield from read_batches(settings, options, partition, names)
+                    yield from read_batches(settings, options, plans.value[number], names)
                 except MtsError as error:
                     raise for_tasks(error) from None
 
@@ -53,10 +52,6 @@ def planned_messages(spark: Any, settings: Settings, options: ReadOptions, plan:
     count = len(plan.partitions)
     numbers = spark.range(0, count, 1, max(count, 1))
     return numbers.mapInArrow(read, spark_schema(names))
-
-
-def _planned(partitions: list[ReadPartition], number: int) -> ReadPartition:
-    return partitions[number]
 
 
 def run_tasks(spark: Any, items: Iterable[T], work: Callable[[T], Any]) -> list[Any]:

@@ -6,9 +6,18 @@ from typing import Any
 
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.options import OPTIONS
 
 CONF_PREFIX = "spark.minitoolstream."
+USED = (
+    *("tarantool.address", "tarantool.user", "tarantool.password", "tarantool.timeout"),
+    *("minio.endpoint", "minio.use_ssl", "minio.bucket", "minio.region"),
+    *("minio.access_key", "minio.secret_key", "minio.session_token"),
+    *("server.urls", "server.token", "client.region"),
+    *("pipeline.files", "pipeline.shards", "pipeline.shard_password"),
+    "packs.grace",
+)
+"""Settings that readers, sinks and steps go by. Others are not looked for in Spark's conf: each is a call into the JVM,
+which all together show in a short read."""
 
 
 def conf_name(key: str) -> str:
@@ -28,14 +37,14 @@ def open_session(name: str) -> tuple[Any, bool]:
 
 
 def session_settings(spark: Any = None) -> Settings:
-    """Settings of the environment and `mts.yaml`; what Spark's conf says goes before."""
+    """Settings of the environment and `mts.yaml`; what Spark's conf says of those that are used goes before."""
     settings = load_settings()
     if spark is None:
         return settings
-    for option in OPTIONS:
-        value = spark.conf.get(conf_name(option.key), None)
+    for key in USED:
+        value = spark.conf.get(conf_name(key), None)
         if value:
-            settings = _changed(settings, option.key, value)
+            settings = _changed(settings, key, value)
     return settings
 
 

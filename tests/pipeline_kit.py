@@ -89,6 +89,10 @@ class FakeClient:
 
     pipeline: FakePipeline
     stored: list[Message] = field(default_factory=list)
+    now: datetime = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def server_time(self, _subject: str) -> datetime:
+        return self.now
 
     def publish(self, data: bytes, headers: Mapping[str, str] | None = None, *, seconds: int = 0) -> None:
         number = len(self.stored) + 1

@@ -11,7 +11,7 @@ from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.message import wire_number
 from minitoolstream.services.acknowledge import acknowledge
 from minitoolstream.services.dead_letters import purge_dead_letters, read_dead_letters, replay_dead_letters
-from minitoolstream.services.describe import latest_sequence
+from minitoolstream.services.describe import latest_sequence, server_time
 from minitoolstream.services.fetch_messages import Selection, get_message
 from minitoolstream.services.lease_messages import extend_lease, give_back, lease_messages
 from minitoolstream.services.manage_consumers import delete_consumer, get_consumer, list_consumers, put_consumer
@@ -107,10 +107,13 @@ async def read_message(request: Request) -> Response:
     return answer(await get_message(request.core, sequence, inline=inline, region=region))
 
 
-@app.endpoint("GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject", response=schema.Latest)
+@app.endpoint(
+    "GET", "/v1/subjects/{subject}/latest", "The last sequence of a subject, and the time", response=schema.Latest
+)
 async def read_latest(request: Request) -> Response:
     subject = parse.subject_of(request)
-    return answer(schema.Latest(subject, wire_number(await latest_sequence(request.core, subject))))
+    now = await server_time(request.core)
+    return answer(schema.Latest(subject, wire_number(await latest_sequence(request.core, subject)), now))
 
 
 @app.endpoint(

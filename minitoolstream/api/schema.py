@@ -191,8 +191,11 @@ class ExtentPage(msgspec.Struct):
 
 
 class Latest(msgspec.Struct):
+    """`now`: unix seconds by the clock that gives messages their `create_at`."""
+
     subject: str
     latest_sequence: int | str
+    now: int
 
 
 class ProducerRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -164,7 +163,7 @@ def _run(client: Client, **given: Any) -> dict[str, Any]:
     function = load_function(given["function"] or DEFAULT_FUNCTION)
     done: dict[str, Any] = {}
     if given["subject"]:
-        window = given["window"] and last_window(given["window"], datetime.now(UTC))
+        window = given["window"] and last_window(given["window"], client.server_time(given["subject"]))
         done["event-ingest"] = ingest(
             client,
             files,

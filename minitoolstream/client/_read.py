@@ -66,9 +66,8 @@ class Reader:
                 return
             start = page.next_sequence
 
-    async def latest(self, subject: str) -> int:
-        answer = await self.transport.call("GET", f"/v1/subjects/{check_subject(subject)}/latest", schema.Latest)
-        return int(answer.latest_sequence)
+    async def latest(self, subject: str) -> schema.Latest:
+        return await self.transport.call("GET", f"/v1/subjects/{check_subject(subject)}/latest", schema.Latest)
 
     async def get(self, sequence: int, inline: bool = False) -> Message:
         sequence = check_number(sequence, "sequence")

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -161,7 +162,11 @@ class AsyncReading:
 
     async def latest(self, subject: str) -> int:
         """The sequence of the subject's last message; 0 when it has none."""
-        return await self._reader.latest(subject)
+        return int((await self._reader.latest(subject)).latest_sequence)
+
+    async def server_time(self, subject: str) -> datetime:
+        """The time where the subject's messages get their `create_at`, to the second: this machine's may differ."""
+        return datetime.fromtimestamp((await self._reader.latest(subject)).now, UTC)
 
     # -- what Client builds on too: many messages at a time, since each step between its threads costs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from minitoolstream.client._client import AsyncClient
@@ -96,3 +97,7 @@ class Reading:
     def latest(self, subject: str) -> int:
         """The sequence of the subject's last message; 0 when it has none."""
         return self._thread.run(self._client.latest(subject))
+
+    def server_time(self, subject: str) -> datetime:
+        """The time where the subject's messages get their `create_at`, to the second: this machine's may differ."""
+        return self._thread.run(self._client.server_time(subject))

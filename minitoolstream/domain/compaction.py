@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import Extent
-from minitoolstream.domain.pack import FRAME_PREFIX, write_head
+from minitoolstream.domain.pack import FRAME, FRAME_PREFIX, write_head
 
 MOST_ROWS = 500
 """Rows that one transaction moves."""
 PACK_BYTES = 16 * MIB
-_FRAME = struct.Struct(">II")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def build_compacted(rows: Sequence[tuple[Extent, bytes]]) -> tuple[list[bytes], 
     for extent, content in rows:
         moves.append(RowMove(extent, position))
         if extent.byte_from is None:
-            body.append(_FRAME.pack(len(content), crc32(content)))
+            body.append(FRAME.pack(len(content), crc32(content)))
             position += FRAME_PREFIX
         body.append(content)
         position += len(content)

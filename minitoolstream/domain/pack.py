@@ -20,8 +20,9 @@ from minitoolstream.domain.lanes import LanesOf, arrange, hash_of, one_lane
 from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK, MAX_PACK_METADATA_BYTES
 
 MAGIC = b"MTSP\x01"
-FRAME_PREFIX = 8
-_FRAME = struct.Struct(">II")
+FRAME = struct.Struct(">II")
+"""What stands before a payload: its length and CRC-32."""
+FRAME_PREFIX = FRAME.size
 _LENGTH = struct.Struct(">I")
 
 
@@ -160,7 +161,7 @@ def _join(described: list[dict[str, Any]], payloads: list[list[bytes]]) -> Pack:
         groups.append(Group(**group, byte_from=position))
         sizes = group["sizes"]
         frames = [b""] * (2 * len(own))
-        frames[::2] = map(_FRAME.pack, sizes, map(crc32, own))
+        frames[::2] = map(FRAME.pack, sizes, map(crc32, own))
         frames[1::2] = own
         body += frames
         position += sum(sizes) + FRAME_PREFIX * len(sizes)
@@ -211,7 +212,7 @@ def read_frames(frames: bytes) -> Iterator[bytes]:
     while position < len(frames):
         if position + FRAME_PREFIX > len(frames):
             raise MtsError("checksum_mismatch", "a pack ends in the middle of a frame")
-        length, checksum = _FRAME.unpack_from(frames, position)
+        length, checksum = FRAME.unpack_from(frames, position)
         payload = frames[position + FRAME_PREFIX : position + FRAME_PREFIX + length]
         if len(payload) != length or crc32(payload) != checksum:
             raise MtsError("checksum_mismatch", "a frame of a pack is damaged")
@@ -247,7 +248,7 @@ class FrameCheck:
                 view = view[taken:]
                 if len(self._prefix) < FRAME_PREFIX:
                     return
-                self._left, self._expected = _FRAME.unpack(self._prefix)
+                self._left, self._expected = FRAME.unpack(self._prefix)
                 self.sizes.append(self._left)
                 self._prefix, self._crc, self._inside = b"", 0, True
             part = view[: self._left]

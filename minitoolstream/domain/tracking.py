@@ -108,10 +108,6 @@ Decide = Callable[[Task, datetime], Task]
 """A task as it is stored and the store's time in, the task as it shall be out; an error leaves it as it is."""
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def new_task(filename: str, shard: int, now: datetime) -> Task:
     stages = (StageState("started"), *(StageState() for _ in WORK_STAGES))
     return Task(filename, shard, stages, created_at=now, updated_at=now)

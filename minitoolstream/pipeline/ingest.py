@@ -51,6 +51,10 @@ class Window:
     seconds: int
     moment: datetime
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.seconds <= 366 * 86400:
+            raise bad_request("a window is 1 second to 366 days long", field="window")
+
     def __str__(self) -> str:
         return f"{self.start.isoformat()} {self.seconds}s"
 
@@ -76,9 +80,7 @@ class Ingested:
 
 
 def last_window(seconds: int, now: datetime) -> Window:
-    """The last one that is over."""
-    if not 1 <= seconds <= 366 * 86400:
-        raise bad_request("a window is 1 second to 366 days long", field="window")
+    """The last one that is over, by the server's time: it is the server that tells when a message came."""
     return Window(seconds, now - _SETTLED - timedelta(seconds=seconds))
 
 
@@ -91,12 +93,11 @@ def ingest(
     shards: Sequence[int],
     key: str,
     filename: str | None = None,
-    now: datetime | None = None,
 ) -> Ingested | None:
     """None when there is no message. Called again after whatever happened, it goes on and ends the same."""
     check_subject(subject)
     if isinstance(wanted, Window):
-        if wanted.end + _SETTLED > (now or datetime.now(UTC)):
+        if wanted.end + _SETTLED > client.server_time(subject):
             raise bad_request(f"the window until {wanted.end.isoformat()} is not over yet", field="window")
         filename = filename or wanted.start.strftime(_NAME)
     elif wanted.last is not None and wanted.last < wanted.first:

@@ -14,6 +14,11 @@ async def latest_sequence(core: Core, subject: str) -> int:
     return await core.metadata.latest_sequence(subject)
 
 
+async def server_time(core: Core) -> int:
+    """Unix seconds by Tarantool's clock, asked now: it may have been set since it was last measured."""
+    return await core.metadata.now_ms() // 1000
+
+
 async def describe_status(core: Core) -> dict[str, Any]:
     status = await core.metadata.status()
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections import deque
 from collections.abc import Generator, Iterator
 from zlib import crc32
@@ -11,14 +10,13 @@ from zlib import crc32
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import Extent
-from minitoolstream.domain.pack import FRAME_PREFIX
+from minitoolstream.domain.pack import FRAME, FRAME_PREFIX
 from minitoolstream.ports import BlockReader
 from spark_emr.reader.read import damage
 
 _RANGE = 32 * MIB
 _RANGES = 2
 """Under way at a time: while one is read, the next one fills the buffers of its connection."""
-_FRAME = struct.Struct(">II")
 
 
 def stored_blocks(reader: BlockReader, extent: Extent, *, checksum: bool = True) -> Generator[bytes]:
@@ -61,7 +59,7 @@ def _expected(reader: BlockReader, extent: Extent) -> str | int | None:
     if extent.byte_from is None:
         return extent.sha256
     last = extent.byte_from + FRAME_PREFIX - 1
-    length, checksum = _FRAME.unpack(b"".join(reader.blocks(extent.object_name, extent.byte_from, last)))
+    length, checksum = FRAME.unpack(b"".join(reader.blocks(extent.object_name, extent.byte_from, last)))
     if length != extent.size:
         raise MtsError("size_mismatch", "the frame has another size")
     return int(checksum)

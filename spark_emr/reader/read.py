@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import struct
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from minitoolstream.client._codec import decode_now
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.domain.message import Extent, cut_extent
-from minitoolstream.domain.pack import FRAME_PREFIX
+from minitoolstream.domain.pack import FRAME, FRAME_PREFIX
 from minitoolstream.ports import PayloadStore
 from spark_emr.errors import for_tasks
 from spark_emr.reader.options import ReadOptions
@@ -34,7 +33,6 @@ _GAP = 64 * KIB
 """Bytes of others that are read along rather than asking the store twice."""
 _LONGEST_GET = 16 * MIB
 _RANGE = 8 * MIB
-_FRAME = struct.Struct(">II")
 PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
 
 Locate = Callable[[str, int, int], Awaitable[list[Extent]]]
@@ -318,7 +316,7 @@ def _alone(extent: Extent) -> _Get:
 def _frames(extent: Extent, body: bytes, at: int, problems: dict[int, str]) -> list[bytes | None]:
     """The payload of each frame; None, and a problem, for those that are not what they should be."""
     payloads: list[bytes | None] = []
-    unpack, prefix = _FRAME.unpack_from, FRAME_PREFIX
+    unpack, prefix = FRAME.unpack_from, FRAME_PREFIX
     for index, size in enumerate(extent.sizes or (extent.size,)):
         length, checksum = unpack(body, at)
         at += prefix

@@ -8,45 +8,68 @@ in it. Payloads never pass through the JVM, and no S3A is needed.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import MIB
 from minitoolstream.pipeline.places import Place
 
 MANIFEST = "_manifest.json"
 _VERSION = 1
+_IN_MEMORY = 256 * MIB
+"""Of a file; a longer one waits on the node's disk, and goes on piece by piece."""
+_PIECE = 4 * MIB
+_QUERY_ID = "sql.streaming.queryId"
+"""Spark's own name for it; the id is kept in the query's checkpoint."""
 
 
 def write_file(place: Place, prefix: str, batches: Iterable[Any], schema: Any) -> dict[str, Any] | None:
-    """One Parquet file of Arrow batches; what it is, for the manifest. None when there are no rows."""
+    """One Parquet file of Arrow batches, however long; what it is, for the manifest. None when there are no rows."""
     import pyarrow.parquet as pq
     from pyarrow import compute
 
     plain = [name for name in schema.names if name != "payload"]
-    sink = io.BytesIO()
     rows, first, last = 0, None, None
-    with pq.ParquetWriter(sink, schema, use_dictionary=plain, write_statistics=plain, compression="zstd") as writer:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            writer.write_batch(batch)
-            rows += batch.num_rows
-            if "sequence" in schema.names:
-                sequences = batch.column(schema.get_field_index("sequence"))
-                ends = compute.min_max(sequences).as_py()
-                first = ends["min"] if first is None else min(first, ends["min"])
-                last = ends["max"] if last is None else max(last, ends["max"])
-    if not rows:
-        return None
-    body = sink.getvalue()
-    name = f"{prefix}-{uuid.uuid4().hex}.parquet"
-    place.put_new(name, body, "application/vnd.apache.parquet")
-    digest = hashlib.sha256(body).hexdigest()
-    return {"name": name, "rows": rows, "bytes": len(body), "sha256": digest, "first": first, "last": last}
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="mts-parquet-") as sink:
+        with pq.ParquetWriter(sink, schema, use_dictionary=plain, write_statistics=plain, compression="zstd") as writer:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                writer.write_batch(batch)
+                rows += batch.num_rows
+                if "sequence" in schema.names:
+                    sequences = batch.column(schema.get_field_index("sequence"))
+                    ends = compute.min_max(sequences).as_py()
+                    first = ends["min"] if first is None else min(first, ends["min"])
+                    last = ends["max"] if last is None else max(last, ends["max"])
+        if not rows:
+            return None
+        name = f"{prefix}-{uuid.uuid4().hex}.parquet"
+        size, digest = _put(place, name, sink)
+    return {"name": name, "rows": rows, "bytes": size, "sha256": digest, "first": first, "last": last}
+
+
+def _put(place: Place, name: str, file: IO[bytes]) -> tuple[int, str]:
+    """Its size and SHA-256."""
+    size, kind = file.tell(), "application/vnd.apache.parquet"
+    file.seek(0)
+    if size <= _IN_MEMORY:
+        body = file.read()
+        place.put_new(name, body, kind)
+        return size, hashlib.sha256(body).hexdigest()
+    digest = hashlib.sha256()
+
+    def pieces() -> Iterator[bytes]:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            yield piece
+
+    place.put_pieces(name, pieces(), kind)
+    return size, digest.hexdigest()
 
 
 def commit(place: Place, files: Sequence[Mapping[str, Any]], name: str = MANIFEST, **facts: Any) -> dict[str, Any]:
@@ -81,12 +104,15 @@ def must_be_free(place: Place, name: str = MANIFEST) -> None:
 
 def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | None:
     """For `foreachBatch`: a manifest a batch, `batch-<id>.json`; a batch that comes again after a crash is not written
-    twice. None when it was there already.
+    twice. None when it was there already. A place is one query's: `already_exists` when the batch is another's, as is
+    a query's that begins anew, without its checkpoint.
 
     Example: `stream.writeStream.foreachBatch(lambda frame, batch: write_batch(frame, batch, place)).start()`
     """
     name = f"batch-{batch_id:012}.json"
+    query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     if place.names(name):
+        _must_be_of(place, name, query)
         return None
     prefix = f"batch-{batch_id:012}"
 
@@ -101,11 +127,20 @@ def write_batch(frame: Any, batch_id: int, place: Place) -> dict[str, Any] | Non
 
     written = [json.loads(row.facts) for row in frame.mapInArrow(write, "facts string").collect()]
     try:
-        return commit(place, [facts for facts in written if facts], name, batch=batch_id)
+        return commit(place, [facts for facts in written if facts], name, batch=batch_id, query=query)
     except MtsError as error:
         if error.code != "already_exists":
             raise
+        _must_be_of(place, name, query)
         return None
+
+
+def _must_be_of(place: Place, name: str, query: str | None) -> None:
+    """Batches are numbered from 0 by each query: another's are other rows."""
+    found = read_manifest(place, name).get("query")
+    if found != query:
+        theirs = f"{place.url(name)} is of another query, {found}: this is {query}"
+        raise MtsError("already_exists", f"{theirs}; take another place, or that one's checkpoint")
 
 
 def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:

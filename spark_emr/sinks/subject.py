@@ -16,6 +16,7 @@ from minitoolstream.client._codec import Decoder
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Extent
+from spark_emr.errors import for_tasks
 from spark_emr.reader import read_blocks
 from spark_emr.reader.read import PAYLOAD_PROBLEMS, REFERENCE, Stretch
 
@@ -25,7 +26,7 @@ _BYTES = 8 << 20
 
 @dataclass(slots=True)
 class Published:
-    """`already`: messages that an earlier run had stored. `skipped`: those without a payload."""
+    """`already`: messages that an earlier run was done with. `skipped`: those without a payload."""
 
     messages: int = 0
     bytes: int = 0
@@ -97,7 +98,10 @@ class _Lane:
         if not self.items:
             return
         for item, result in zip(self.items, self.client.publish_batch(self.subject, self.items), strict=True):
-            self._count(result.unwrap().sequence, len(item.data))
+            try:
+                self._count(result.unwrap().sequence, len(item.data))
+            except MtsError as error:  # the subject refused it, and so all behind it
+                raise for_tasks(error, sequence=item.seqno) from None
         self.items, self.size = [], 0
 
     def add_large(self, extent: Extent) -> None:

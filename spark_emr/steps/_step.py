@@ -73,10 +73,11 @@ _WRONG = frozenset(
         "unknown_durable",
         "not_found",
         "already_exists",
+        "codec_not_allowed",
         "dependency_missing",
     }
 )
-_DAMAGED = frozenset({"checksum_mismatch", "payload_missing", "payload_gone", "size_mismatch"})
+DAMAGED = frozenset({"checksum_mismatch", "payload_missing", "payload_gone", "size_mismatch"})
 
 
 def exit_code(error: BaseException) -> Exit:
@@ -88,7 +89,7 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, MtsError):
         if error.code in _WRONG:
             return Exit.BAD_ARGUMENTS
-        if error.code in _DAMAGED:
+        if error.code in DAMAGED:
             return Exit.VERIFICATION_FAILED
         if error.code in _DOWN or error.retryable:
             return Exit.DEPENDENCY_DOWN

@@ -37,7 +37,7 @@ def work(run: Run) -> Mapping[str, Any]:
             client,
             files_of(run.settings, args.files),
             args.subject,
-            wanted_of(args),
+            wanted_of(args, client),
             shards=range(args.shards),
             key=args.key,
             filename=args.filename,
@@ -50,7 +50,7 @@ def work(run: Run) -> Mapping[str, Any]:
     return {"filename": done.filename, "shards": plan.shards, "created": done.created, "messages": done.messages}
 
 
-def wanted_of(args: argparse.Namespace) -> Range | Window:
+def wanted_of(args: argparse.Namespace, client: Client) -> Range | Window:
     if args.window is None:
         if args.at is not None:
             raise bad_request("--at needs a --window", field="at")
@@ -62,8 +62,9 @@ def wanted_of(args: argparse.Namespace) -> Range | Window:
         moment = None if args.at is None else datetime.fromisoformat(args.at)
     except ValueError as error:
         raise bad_request(str(error), field="window") from None
-    window = last_window(seconds, datetime.now(UTC))
-    return window if moment is None else Window(seconds, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    if moment is None:
+        return last_window(seconds, client.server_time(args.subject))
+    return Window(seconds, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 STEP = Step("event_ingest", "Make a registered file of a subject's messages.", arguments, work, uses_spark=UNDER_SPARK)

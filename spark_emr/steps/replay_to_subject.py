@@ -1,7 +1,8 @@
 """Publish the messages of a range again, into another subject, each exactly once.
 
-Run again under the same --name, also after a kill, it goes on where it stopped. Messages of a partition keep their
-order: each partition is one task and one named producer.
+Run again, also after a kill or with a later end, it goes on where it stopped: a replay is known by its --name, the
+subject it reads and where it begins, and another beginning is another replay. Messages of a partition keep their order:
+each partition is one task and one named producer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.services.core import Core
 from spark_emr.frames import run_tasks
-from spark_emr.reader import ReadPartition, read_stretches
+from spark_emr.reader import ReadOptions, ReadPartition, read_stretches
 from spark_emr.reader.core import with_core
 from spark_emr.reader.plan import Plan
 from spark_emr.reader.rows import make_plan
@@ -31,7 +32,7 @@ _ONE_TASK = 1 << 40
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_range(parser)
     parser.add_argument("--to-subject", required=True)
-    parser.add_argument("--name", help="of this replay, to go on with it: replay-<subject> unless given")
+    parser.add_argument("--name", default="replay", help="of this replay, to go on with it (replay)")
 
 
 def work(run: Run) -> Mapping[str, Any]:
@@ -39,7 +40,7 @@ def work(run: Run) -> Mapping[str, Any]:
     target, settings = check_subject(run.args.to_subject), run.settings
     if target == options.subject:
         raise bad_request("a subject is not replayed into itself: that would never end")
-    name, skip = run.args.name or f"replay-{options.subject}", options.on_missing != "fail"
+    replay, skip = replay_id(run.args.name, options), options.on_missing != "fail"
 
     async def plan_lanes(core: Core) -> list[tuple[int, Plan]]:
         lanes = [one.partition for one in (await core.subjects.get(options.subject)).partitions]
@@ -53,13 +54,20 @@ def work(run: Run) -> Mapping[str, Any]:
     def publish(task: tuple[int, ReadPartition]) -> dict[str, Any]:
         lane, partition = task
         with closing(read_stretches(settings, options, partition, in_order=True)) as stretches:
-            return {"lane": lane, **asdict(publish_lane(settings, target, f"{name}/{lane}", stretches, skip=skip))}
+            return {"lane": lane, **asdict(publish_lane(settings, target, f"{replay}/{lane}", stretches, skip=skip))}
 
     results = run_tasks(run.spark, tasks, publish)
     for result in results:
         run.manifest.add_wrote(subject=target, **result)
     counts = {key: sum(result[key] for result in results) for key in ("messages", "bytes", "already", "skipped")}
-    return {**facts, "to_subject": target, "name": name, "published": counts}
+    return {**facts, "to_subject": target, "name": run.args.name, "published": counts}
+
+
+def replay_id(name: str, options: ReadOptions) -> str:
+    """What its producers are called. What lies before a producer's last seqno counts as published, which is true only
+    of those who began at the same place."""
+    begin = str(options.from_sequence) + ("" if options.from_time is None else f"@{options.from_time}")
+    return f"{name}/{options.subject}/{begin}"
 
 
 def _together(plans: list[Plan]) -> Plan:

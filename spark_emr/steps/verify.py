@@ -16,10 +16,9 @@ from spark_emr.frames import run_tasks
 from spark_emr.reader import ReadOptions, ReadPartition, plan_read, read_blocks, read_stretches
 from spark_emr.reader.read import REFERENCE, Stretch
 from spark_emr.steps._range import add_range, options_of, told
-from spark_emr.steps._step import Run, Step, VerificationFailed, main
+from spark_emr.steps._step import DAMAGED, Run, Step, VerificationFailed, main
 
 _MOST_TOLD = 100
-_DAMAGED = frozenset({"payload_missing", "size_mismatch", "checksum_mismatch", "payload_gone"})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +80,7 @@ def check_large(settings: Settings, stretch: Stretch) -> str | None:
                 pass
         decoder.finish()
     except MtsError as error:
-        if error.code not in _DAMAGED:
+        if error.code not in DAMAGED:
             raise
         return error.code
     return None

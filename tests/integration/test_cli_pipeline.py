@@ -192,8 +192,17 @@ def test_steps_end_with_the_exit_codes_of_all_steps(
 ) -> None:
     for name, value in mts.environ.items():
         monkeypatch.setenv(name, value)
-    for arguments in (["--subject", orders, "--at", "2025-01-01"], ["--subject", orders, "--window", "soon"], []):
-        assert run_step(event_ingest.STEP, *arguments, capsys=capsys)[0] == 2
+    wrong = (
+        ("--at", "2025-01-01"),
+        ("--window", "soon"),
+        ("--window", "0s", "--at", "2025-01-01"),
+        ("--window", "1h", "--from", "5"),
+        ("--window", "1h", "--to", "5"),
+    )
+    for arguments in wrong:
+        code, told = run_step(event_ingest.STEP, "--subject", orders, *arguments, capsys=capsys)
+        assert (code, told["error"]["code"]) == (2, "bad_request"), arguments
+    assert run_step(event_ingest.STEP, capsys=capsys)[0] == 2
     code, told = run_step(
         event_ingest.STEP, "--subject", orders, "--window", "1d", "--at", "2001-01-01T12:00", capsys=capsys
     )

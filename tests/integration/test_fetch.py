@@ -72,6 +72,10 @@ def test_one_message_by_its_sequence(live: Live, subject: str) -> None:
 
 def test_the_latest_sequence_of_a_subject(live: Live, subject: str) -> None:
     path = f"/v1/subjects/{subject}/latest"
-    assert live.api("GET", path).json == {"subject": subject, "latest_sequence": 0}
+    before = live.api("GET", path).json
+    assert before == {"subject": subject, "latest_sequence": 0, "now": before["now"]}
     sequences = fill(live, subject, 2)
-    assert live.api("GET", path).json["latest_sequence"] == sequences[-1]
+    after = live.api("GET", path).json
+    assert after["latest_sequence"] == sequences[-1]
+    came = live.api("GET", f"/v1/messages/{sequences[-1]}").json["create_at"]
+    assert before["now"] <= came <= after["now"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.pipeline.places import place_of
+from minitoolstream.pipeline.places import Folder, place_of
 from spark_emr.loop import iterate
 from spark_emr.reader.columns import arrow_schema, batches, column_names, spark_schema
 from spark_emr.reader.plan import Part
@@ -116,6 +118,36 @@ def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads,
         parquet.must_be_free(place)
     table = pq.read_table(io.BytesIO(place.get(parquet.read_manifest(place)["files"][0]["name"])))
     assert table.column("payload").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_a_file_too_long_for_memory_goes_on_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(parquet, "_IN_MEMORY", 20_000)
+    monkeypatch.setattr(parquet, "_PIECE", 7_000)
+    place, sizes = Folder(tmp_path), list[int]()
+
+    def put_pieces(name: str, pieces: Iterable[bytes], content_type: str) -> None:
+        def seen() -> Iterator[bytes]:
+            for piece in pieces:
+                sizes.append(len(piece))
+                yield piece
+
+        Folder.put_pieces(place, name, seen(), content_type)
+
+    monkeypatch.setattr(place, "put_pieces", put_pieces)
+    bodies = [os.urandom(10_000) for _ in range(5)]
+    made = [pa.RecordBatch.from_pydict({"payload": [body]}) for body in bodies]
+    file = parquet.write_file(place, "part", made, made[0].schema)
+    assert file is not None
+    assert (max(sizes), sum(sizes)) == (7_000, file["bytes"])
+    stored = place.get(file["name"])
+    assert (len(stored), hashlib.sha256(stored).hexdigest()) == (file["bytes"], file["sha256"])
+    assert pq.read_table(io.BytesIO(stored)).column("payload").to_pylist() == bodies
+    short = parquet.write_file(place, "part", made[:1], made[0].schema)
+    assert short is not None
+    assert pq.read_table(io.BytesIO(place.get(short["name"]))).num_rows == 1
 
 
 def test_no_rows_are_no_file(tmp_path: Path) -> None:

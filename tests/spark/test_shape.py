@@ -10,12 +10,14 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from spark_emr import run_step
 from spark_emr.reader.options import ReadOptions, option_name
+from spark_emr.session import USED, conf_name, session_settings
 from spark_emr.steps._step import Step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,39 @@ def test_nothing_that_a_function_needs_knows_of_spark() -> None:
     for folder in ("minitoolstream", "functions"):
         for path in (ROOT / folder).rglob("*.py"):
             assert not {"spark_emr", "pyspark", "pyarrow"} & names(path), path
+
+
+class CountingConf:
+    """Spark's conf, as far as it is asked."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = {conf_name(key.replace("__", ".")): value for key, value in values.items()}
+        self.asked: list[str] = []
+
+    def get(self, name: str, default: str | None) -> str | None:
+        self.asked.append(name)
+        return self.values.get(name, default)
+
+
+def test_settings_of_sparks_conf_go_before_and_only_those_in_use_are_asked_for() -> None:
+    conf = CountingConf(minio__secret_key="hidden", server__urls="http://a:1,http://b:2", packs__grace="5m")
+    found = session_settings(SimpleNamespace(conf=conf))
+    assert found.secret("minio.secret_key") == "hidden"
+    assert (list(found["server.urls"]), found["packs.grace"]) == (["http://a:1", "http://b:2"], 300)
+    assert len(conf.asked) == len(set(conf.asked)) <= 20  # each is a call into the JVM
+
+
+def test_every_setting_that_spark_code_reads_may_stand_in_sparks_conf() -> None:
+    folders = ("spark_emr", "minitoolstream/pipeline", "minitoolstream/client", "minitoolstream/adapters/s3")
+    read = {
+        key
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for key in re.findall(r"settings(?:\.secret\(|\[)['\"](\w+\.\w+)['\"]", path.read_text("utf-8"))
+    }
+    assert {"minio.bucket", "pipeline.shards", "client.region"} < read
+    # What downloads of others are signed for: Spark's own reads go to the endpoint itself.
+    assert read - {"minio.public_endpoint"} <= set(USED)
 
 
 def step_of(name: str) -> Step:

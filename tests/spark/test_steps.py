@@ -123,6 +123,58 @@ def test_messages_are_replayed_into_another_subject_once_however_often_it_runs(
     assert {message.codec for message in found} == {"gzip"}
 
 
+def test_a_range_before_one_that_was_replayed_is_replayed_too(run: RunStep, client: Client, subject: str) -> None:
+    sent = sorted(publish(client, subject, 7))
+    target = f"{subject}-again"
+    named = ("--to-subject", target, "--name", "nightly")
+    for ends in ((sent[5], sent[-1]), (sent[0], sent[4])):
+        arguments = ("--subject", subject, "--from-sequence", ends[0], "--to-sequence", ends[1])
+        code, told = run(replay_to_subject.STEP, *arguments, *named)
+        assert (code, told["summary"]["published"]["messages"], told["summary"]["published"]["already"]) == (0, 5, 0)
+    assert len(list(client.messages(target))) == 10
+
+
+def test_what_the_other_subject_refused_is_published_when_it_takes_it(
+    run: RunStep, client: Client, subject: str
+) -> None:
+    refused = client.publish(subject, b"one", codec="gzip").sequence
+    client.publish(subject, b"two")
+    target = f"{subject}-again"
+    client.subjects.put(target, codecs=["raw"])
+    arguments = ("--subject", subject, "--to-subject", target)
+    code, told = run(replay_to_subject.STEP, *arguments)
+    assert (code, told["error"]["details"]["sequence"]) == (Exit.BAD_ARGUMENTS, refused)
+    client.subjects.put(target, codecs=["raw", "gzip"])
+    code, told = run(replay_to_subject.STEP, *arguments)
+    assert (code, told["summary"]["published"]["messages"]) == (0, 2)
+    assert [message.data for message in client.read(target)] == [b"one", b"two"]
+
+
+def test_a_subject_is_replayed_behind_another_under_the_same_name(run: RunStep, client: Client, subject: str) -> None:
+    later = f"{subject}-later"
+    for one in (subject, later):
+        publish(client, one, 1)
+    for one in (later, subject):
+        code, told = run(replay_to_subject.STEP, "--subject", one, "--to-subject", "merged", "--name", "nightly")
+        assert (code, told["summary"]["published"]["messages"], told["summary"]["published"]["already"]) == (0, 4, 0)
+
+
+def test_what_has_no_payload_is_left_out_of_a_replay_when_asked(
+    run: RunStep, stack: Live, client: Client, subject: str, tmp_path: Path
+) -> None:
+    files = upload(client, subject, tmp_path, b"first", b"second", b"third")
+    gone = sorted(files)[1]
+    stack.minio.s3().delete_object(Bucket=stack.settings["minio.bucket"], Key=client.get(gone).object_name)
+    arguments = ("--subject", subject, "--to-subject", f"{subject}-again")
+    code, told = run(replay_to_subject.STEP, *arguments)
+    assert (code, told["error"]["code"]) == (Exit.VERIFICATION_FAILED, "payload_missing")
+    assert told["error"]["details"]["sequence"] == gone
+    code, told = run(replay_to_subject.STEP, *arguments, "--on-missing", "skip")
+    published = told["summary"]["published"]
+    assert (code, published["messages"] + published["already"], published["skipped"]) == (0, 2, 1)
+    assert [message.data for message in client.read(f"{subject}-again")] == [b"first", b"third"]
+
+
 def test_content_ids_of_messages_without_a_checksum_are_computed(
     run: RunStep, stack: Live, client: Client, subject: str
 ) -> None:

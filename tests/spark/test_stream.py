@@ -14,7 +14,7 @@ from minitoolstream.client import Client
 from minitoolstream.pipeline.places import place_of
 from spark_emr.following import Follower
 from spark_emr.reader import read_options
-from spark_emr.sinks.parquet import read_manifest
+from spark_emr.sinks.parquet import read_manifest, write_batch
 from tests.live import Live
 from tests.spark.conftest import ROOT, SPARK_CONF, spark_environ
 
@@ -73,6 +73,31 @@ def test_each_message_reaches_parquet_and_foreach_batch_once_though_the_driver_i
     tables = [pq.read_table(tmp_path / "batches" / name) for name in names]
     assert sorted(n for table in tables for n in table.column("sequence").to_pylist()) == expected
     assert client.consumers.get(subject, "files").lag == 0
+
+
+def test_a_place_belongs_to_one_checkpoint(spark: Any, stack: Live, tmp_path: Path) -> None:
+    """Another query counts its batches from 0 too: they are not taken for those that are there."""
+    place, source = place_of(str(tmp_path / "place"), stack.settings), tmp_path / "source"
+    source.mkdir()
+
+    def run(checkpoint: str, line: str) -> Any:
+        (source / line).write_text(line)
+        query = (
+            spark.readStream.text(str(source))
+            .writeStream.foreachBatch(lambda frame, batch: write_batch(frame, batch, place))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+        return query
+
+    run("first", "one")
+    run("first", "two")
+    manifests = [name for name in place.names("batch-") if name.endswith(".json")]
+    assert [read_manifest(place, name)["rows"] for name in manifests] == [1, 1]
+    with pytest.raises(Exception, match="is of another query"):
+        run("second", "three")
 
 
 def follower(stack: Live, subject: str, **options: str) -> Follower:

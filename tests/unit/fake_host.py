@@ -189,7 +189,7 @@ class FakeHost:
             case "GET", ["subjects", subject, "messages"]:
                 return self._page(subject, query)
             case "GET", ["subjects", subject, "latest"]:
-                return _json(200, {"subject": subject, "latest_sequence": self._latest(subject)})
+                return _json(200, {"subject": subject, "latest_sequence": self._latest(subject), "now": 0})
             case "GET", ["subjects", subject]:
                 return self._subject(subject)
             case "GET", ["messages", sequence]:

@@ -159,7 +159,8 @@ async def test_messages_are_read_as_messages_and_as_extents(api: Api) -> None:
     assert (extent["count"], extent["sizes"], extent["framed"], extent["headers"]) == (3, [1, 1, 1], True, {"n": "1"})
     assert extent["own"] == [{"index": 1, "headers": {}}, {"index": 2, "headers": {}}]
     assert (await api("GET", "/v1/messages/3?inline=true")).json["data"] == "Yw=="
-    assert (await api("GET", "/v1/subjects/orders/latest")).json == {"subject": "orders", "latest_sequence": 3}
+    latest = (await api("GET", "/v1/subjects/orders/latest")).json
+    assert latest == {"subject": "orders", "latest_sequence": 3, "now": message["create_at"]}
 
 
 async def test_large_numbers_are_strings_in_every_answer(api: Api) -> None:

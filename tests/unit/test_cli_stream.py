@@ -262,7 +262,7 @@ def test_json_has_large_numbers_as_strings_as_the_api_does(mts: Mts, host: FakeH
     host.once("/messages", answer(201, body.encode()))
     shown = json.loads(mts("publish", "orders", "--data", "x", "--json").stdout)
     assert shown == {"state": "committed", "sequence": str(large), "partition": 0, "offset": str(large)}
-    host.once("/latest", answer(200, f'{{"subject": "orders", "latest_sequence": "{large}"}}'.encode()))
+    host.once("/latest", answer(200, f'{{"subject": "orders", "latest_sequence": "{large}", "now": 0}}'.encode()))
     assert json.loads(mts("latest", "orders", "--json").stdout)["latest_sequence"] == str(large)
 
 

@@ -156,11 +156,17 @@ def test_a_window_without_messages_makes_no_file(kit: PipelineKit) -> None:
 
 
 def test_a_window_that_is_not_over_is_refused(kit: PipelineKit) -> None:
-    now = datetime(2030, 1, 1, 0, 30, tzinfo=UTC)
+    """By the server's time, which gives messages theirs, whatever this machine's clock says."""
+    now = kit.fake.now = datetime(2099, 1, 1, 0, 30, tzinfo=UTC)
     with pytest.raises(MtsError, match="not over yet"):
-        ingested(kit, Window(3600, now), now=now)
-    assert last_window(3600, now).start == datetime(2029, 12, 31, 23, tzinfo=UTC)
-    assert last_window(3600, now.replace(minute=0, second=1)).start == datetime(2029, 12, 31, 22, tzinfo=UTC)
+        ingested(kit, Window(3600, now))
+    kit.fake.now = BEGUN + timedelta(seconds=301)
+    with pytest.raises(MtsError, match="not over yet"):
+        ingested(kit, Window(300, BEGUN))
+    kit.fake.now = BEGUN + timedelta(seconds=302)
+    assert ingested(kit, Window(300, BEGUN)) is not None
+    assert last_window(3600, now).start == datetime(2098, 12, 31, 23, tzinfo=UTC)
+    assert last_window(3600, now.replace(minute=0, second=1)).start == datetime(2098, 12, 31, 22, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

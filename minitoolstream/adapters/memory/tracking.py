@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from minitoolstream.domain import tracking
 from minitoolstream.domain.tracking import (
@@ -21,7 +21,7 @@ from minitoolstream.ports.tracking import QueuePlace
 
 
 class MemoryTracking:
-    def __init__(self, now: Callable[[], datetime] = tracking.utc_now) -> None:
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now
         self._tasks: dict[tuple[str, int], Task] = {}
 
