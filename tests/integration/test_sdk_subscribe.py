@@ -239,7 +239,7 @@ def test_handlers_end_gracefully_at_a_signal(live: Live, client: Client, subject
     assert process.wait(30) == 0
     assert lines[-1] == "stopped"
     done = lines.count("end")
-    assert 1 <= done < 10
+    assert 1 <= done <= 4
     # What was handled is acked, the rest is another's at once, without waiting for a lease to end.
     with client.subscribe(subject, durable="d", mode="shared", idle=0) as subscription:
         left = [delivery.sequence for delivery in subscription]
