@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 from minio import Minio
+from minio.notificationconfig import NotificationConfig, QueueConfig
 
 from bench.errors import BenchError
 from bench.generator import LoadGenerator, Plan, Request
+from bench.stack import Sink
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.stack.minio import Credentials
 
@@ -57,20 +59,24 @@ class Api:
 
 
 class RawStore:
-    """The object store without us: plain presigned URLs into a bucket that sends no events."""
+    """The object store without us: plain presigned URLs into a bucket that sends no events, or sends them to nobody."""
 
-    BUCKET = "raw"
+    BUCKET, WITH_EVENTS = "raw", "with-events"
 
     def __init__(self, endpoint: str, root: Credentials, region: str) -> None:
         address = endpoint.removeprefix("http://")
         self.client = Minio(address, root.access_key, root.secret_key, secure=False, region=region)
-        self.client.make_bucket(self.BUCKET)
+        for bucket in (self.BUCKET, self.WITH_EVENTS):
+            self.client.make_bucket(bucket)
+        target = QueueConfig(["s3:ObjectCreated:*"], queue=f"arn:minio:sqs:{region}:{Sink.ID}:webhook")
+        self.client.set_bucket_notification(self.WITH_EVENTS, NotificationConfig(queue_config_list=[target]))
         self._names = (f"{number:08d}" for number in itertools.count())
 
-    def puts(self, count: int, size: int) -> list[Request]:
+    def puts(self, count: int, size: int, bucket: str = BUCKET) -> list[Request]:
         """PUTs of new objects."""
         headers = {"Content-Type": DEFAULT_CONTENT_TYPE}
-        return [Request("PUT", self._url(name), headers, size) for name in itertools.islice(self._names, count)]
+        names = itertools.islice(self._names, count)
+        return [Request("PUT", self._url(bucket, name), headers, size) for name in names]
 
-    def _url(self, name: str) -> str:
-        return str(self.client.presigned_put_object(self.BUCKET, name, expires=datetime.timedelta(hours=2)))
+    def _url(self, bucket: str, name: str) -> str:
+        return str(self.client.presigned_put_object(bucket, name, expires=datetime.timedelta(hours=2)))

@@ -136,11 +136,11 @@ class LoadResult(msgspec.Struct):
 
 class LoadGenerator:
     def __init__(self, program: Path) -> None:
-        self._program = program
+        self.program = program
 
     def run(self, plan: Plan) -> LoadResult:
         done = subprocess.run(
-            [self._program],
+            [self.program],
             input=msgspec.json.encode(plan),
             capture_output=True,
             timeout=plan.seconds + 120,
@@ -153,7 +153,7 @@ class LoadGenerator:
         """The load beside the block, begun when the block begins and ended with it; then the list has its result."""
         results: list[LoadResult] = []
         with subprocess.Popen(
-            [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdin
             assert process.stderr

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 MET, MISSED, PLAIN, INK, RAW = "#2a9d8f", "#e76f51", "#8ab6d6", "#264653", "#adb5bd"
 RATIOS = {
     "raw": "raw PUT",
+    "sink": "do-nothing webhook",
     "select": "select",
     "alone": "alone",
     "one": "one partition",

@@ -12,6 +12,7 @@ from bench.rows import GrowthPoint, Row
 
 _UNITS = {
     "raw": "x raw",
+    "sink": "x do-nothing",
     "select": "x select",
     "alone": "x alone",
     "one": "x one",

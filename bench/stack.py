@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+from bench import generator
 from bench.processes import cpu_seconds
 from minitoolstream.stack.credentials import new_secret
-from minitoolstream.stack.ports import free_port
+from minitoolstream.stack.ports import free_port, listens
 from minitoolstream.stack.private_files import private_folder, write_private
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import cache_folder
@@ -35,6 +36,23 @@ class Host(Server):
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False
+
+
+@dataclass
+class Sink(Server):
+    """A webhook that does nothing: what synchronous events cost with nobody behind them."""
+
+    ID = "SINK"
+    port: int = 0
+
+    def ready(self) -> bool:
+        return listens("127.0.0.1", self.port)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For MinIO."""
+        url = f"http://127.0.0.1:{self.port}"
+        return {f"MINIO_NOTIFY_WEBHOOK_ENABLE_{self.ID}": "on", f"MINIO_NOTIFY_WEBHOOK_ENDPOINT_{self.ID}": url}
 
 
 @dataclass
@@ -79,7 +97,10 @@ def running_stack(workers: int) -> Iterator[Stack]:
         url = f"http://127.0.0.1:{port}"
         tarantool = start_tarantool(folder / "metadata", memory=MEMORY)
         cleanup.callback(tarantool.kill)
-        minio = start_minio(folder / "payloads", f"{url}/hooks/object-created", webhook_token)
+        sink = _sink(folder)
+        sink.start()
+        cleanup.callback(sink.kill)
+        minio = start_minio(folder / "payloads", f"{url}/hooks/object-created", webhook_token, sink.environ)
         cleanup.callback(minio.kill)
         secrets = {"server.token": token, "server.webhook_token": webhook_token}
         _remember(folder, tarantool, minio, url, secrets)
@@ -107,6 +128,12 @@ def _remember(folder: Path, tarantool: TarantoolServer, minio: MinioServer, url:
     }
     for name, settings in (("state.json", state), ("secrets.json", secrets)):
         write_private(home / name, msgspec.json.encode({"settings": settings}))
+
+
+def _sink(folder: Path) -> Sink:
+    port = free_port()
+    command = [str(generator.build().program), "sink", f"127.0.0.1:{port}"]
+    return Sink(Launch("sink", command, folder / "sink.log"), port=port)
 
 
 def _host(folder: Path, name: str, port: int, workers: int) -> Host:

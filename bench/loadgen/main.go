@@ -2,6 +2,8 @@
 //
 // The plan comes as JSON on standard input (see plan.go). Every operation slot owns its connections, so a
 // request costs a write, a read and a parse: the generator takes little of the machine that it measures.
+//
+// `loadgen sink 127.0.0.1:port` answers every request instead, until it is ended.
 package main
 
 import (
@@ -18,6 +20,9 @@ func main() {
 }
 
 func run() error {
+	if len(os.Args) == 3 && os.Args[1] == "sink" {
+		return sink(os.Args[2])
+	}
 	plan, err := readPlan(os.Stdin)
 	if err != nil {
 		return err

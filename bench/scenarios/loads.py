@@ -18,6 +18,15 @@ def raw_put(bench: Bench, size: int, in_flight: int) -> Variant:
     return Variant("raw PUT", plan, lambda _: None)
 
 
+def sink_put(bench: Bench, size: int, in_flight: int) -> Variant:
+    """The same with an event for each, to a webhook that does nothing: no host could be faster."""
+
+    def plan(count: int) -> Plan:
+        return Plan(in_flight=in_flight, count=count, requests=bench.raw.puts(count, size, bench.raw.WITH_EVENTS))
+
+    return Variant("do-nothing webhook", plan, lambda _: None)
+
+
 def presigned_put(bench: Bench, subject: str, size: int, in_flight: int) -> Variant:
     """PUTs with tickets taken before; every receipt is asked for after the run."""
     upload_ids: list[str] = []
