@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -216,6 +216,21 @@ def test_what_may_work_later_comes_again_and_what_never_will_is_a_dead_letter(
     monkeypatch.setattr(kit.core.metadata, "commit_uploads", refuse)
     assert failed_of(function("on_object_created").on_object_created(from_queue(creation(upload)), Context())) == failed
     assert [reason for _, reason in queue.got] == letters
+
+
+def test_a_message_that_fails_as_nobody_foresaw_comes_again_alone(
+    kit: CoreKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its neighbours would fail with it until they are dead letters."""
+
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    upload, foreign = run(kit.ticket(2)).upload, replace(run(kit.ticket(2)).upload, object_name="elsewhere")
+    monkeypatch.setattr(kit.core.metadata, "reject_event", fail)
+    handler = function("on_object_created").on_object_created
+    assert failed_of(handler(from_queue(creation(foreign), creation(upload)), Context())) == ["id-0"]
+    assert run(kit.receipt(upload)).sequence == 1
 
 
 def test_an_event_is_not_given_up_because_our_settings_are_wrong(kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:
