@@ -84,7 +84,7 @@ class Poller:
             event = read_event_body(message["Body"])
             await self._handle_event(self._core, event, f"sqs-{message.get('MessageId', '')}")
         except MtsError as error:
-            if error.retryable:
+            if error.retryable or error.code == "not_configured":  # our settings are wrong, not the event
                 log.warning("an event stays in the queue: %s", error.message)
                 return False
             self._reject(error.code)

@@ -146,6 +146,7 @@ async def test_handled_messages_leave_the_queue_and_failed_ones_stay() -> None:
         2: unavailable("down"),
         3: RuntimeError("boom"),
         4: MtsError("bad_request", "never"),
+        5: MtsError("not_configured", "wrong password"),
     }
 
     async def handle(core: Any, event: dict[str, Any], request_id: str) -> dict[str, Any]:
@@ -154,10 +155,10 @@ async def test_handled_messages_leave_the_queue_and_failed_ones_stay() -> None:
         return {}
 
     host = await open_host()
-    queue = FakeQueue('{"n": 1}', '{"n": 2}', '{"n": 3}', '{"n": 4}', "not json")
+    queue = FakeQueue('{"n": 1}', '{"n": 2}', '{"n": 3}', '{"n": 4}', '{"n": 5}', "not json")
     deleted = await Poller(queue, "http://queue", host.core, handle).poll()
     assert deleted == 3
-    assert list(queue.messages.values()) == ['{"n": 2}', '{"n": 3}']
+    assert list(queue.messages.values()) == ['{"n": 2}', '{"n": 3}', '{"n": 5}']
     assert 'reason="bad_request"' in await rejected(host)
 
 
