@@ -183,10 +183,16 @@ async def test_polling_goes_on_after_a_failure_and_ends_with_the_host(monkeypatc
     assert len(tries) == 3
 
 
-def test_the_queue_is_asked_where_the_object_store_is() -> None:
-    given = settings(
-        minio__endpoint="127.0.0.1:9", minio__access_key="a", minio__secret_key="b", minio__region="eu-west-1"
-    )
+@pytest.mark.parametrize(
+    ("store", "queue"),
+    [
+        ("127.0.0.1:9", "http://127.0.0.1:9"),
+        ("https://s3.eu-west-1.amazonaws.com", "https://sqs.eu-west-1.amazonaws.com"),
+        ("s3.eu-west-1.amazonaws.com:443", "https://sqs.eu-west-1.amazonaws.com"),
+    ],
+)
+def test_the_queue_is_asked_where_the_object_store_is(store: str, queue: str) -> None:
+    given = settings(minio__endpoint=store, minio__access_key="a", minio__secret_key="b", minio__region="eu-west-1")
     client = open_queue(given)
-    assert client.meta.endpoint_url == "http://127.0.0.1:9"
+    assert client.meta.endpoint_url == queue
     assert client.meta.region_name == "eu-west-1"
