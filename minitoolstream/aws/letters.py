@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +60,10 @@ def redrive(queues: Any, dead_url: str, url: str, limit: int) -> int:
 
 
 def _show(queues: Any, url: str, letters: list[Letter]) -> None:
+    """Others may have them. What fails here is shown in a minute, or somebody has it already."""
     for letter in letters:
-        _call(queues.change_message_visibility, QueueUrl=url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
+        with suppress(MtsError):
+            _call(queues.change_message_visibility, QueueUrl=url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
 
 
 def _received(queues: Any, url: str, limit: int) -> Iterator[Letter]:

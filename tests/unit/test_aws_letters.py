@@ -111,6 +111,18 @@ def test_what_lies_behind_a_letter_that_came_back_goes_too(monkeypatch: pytest.M
     assert len(read_letters(queues, "dead", 1000)) == 25
 
 
+def test_letters_that_somebody_else_took_meanwhile_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads many takes longer than they are kept from others."""
+    queues = Queues()
+    queues.put("dead", "{", "malformed_event")
+
+    def gone(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "MessageNotInflight", "Message": "no"}}, "ChangeMessageVisibility")
+
+    monkeypatch.setattr(queues, "change_message_visibility", gone)
+    assert [one.body for one in read_letters(queues, "dead", 10)] == ["{"]
+
+
 def test_a_refusal_is_told() -> None:
     with pytest.raises(MtsError, match="AccessDenied"):
         read_letters(Queues(refuse="AccessDenied"), "dead", 10)
