@@ -91,14 +91,14 @@ class Container:
 
     async def _refreshed(self, life: float) -> Settings:
         """The same object as long as nothing changed."""
-        base = self._settings or self.plain_settings()
-        source = bootstrap.open_secrets(base)
+        plain = self.plain_settings()
+        source = bootstrap.open_secrets(plain)
         if self._settings is not None and (source is None or self._clock() - self._read_at < life):
             return self._settings
         try:
             secrets = await source.read() if source else {}
             if self._settings is None or secrets != self._secrets:
-                self._settings, self._secrets = _with_secrets(base, secrets), secrets
+                self._settings, self._secrets = _with_secrets(plain, secrets), secrets
         except MtsError as error:
             if self._settings is None:
                 raise

@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     os.chdir(tools.ROOT)
-    return int(pytest.main(["-q", "-k", "not host and not localstack", "tests/e2e", *_LIVE_LOG, *arguments]))
+    options = ["-q", "-k", "not host and not localstack", *_LIVE_LOG, "-o", "tmp_path_retention_policy=failed"]
+    return int(pytest.main([*options, "tests/e2e", *arguments]))
 
 
 def _check_provider() -> None:

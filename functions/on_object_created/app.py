@@ -43,6 +43,10 @@ async def _succeeds(core: Core, delivery: Delivery) -> bool:
             raise
         _log.warning("an event %s: %s", "comes again" if error.retryable else "is given up", error.message)
         return False if error.retryable else await _bury(core, delivery, error.code)
+    except Exception:
+        # Its neighbours shall not come again for it, and be dead letters with it; the queue ends its tries.
+        _log.exception("an event failed and comes again")
+        return False
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -59,6 +60,8 @@ def sent_headers(response: Response, request_id: str, more: Sequence[tuple[str, 
 Handler = Callable[[Request], Awaitable[Response]]
 Parameter = tuple[str | Mapping[str, Any], str]
 T = TypeVar("T")
+MAX_ANSWER_BYTES = 6 * 2**20 - 16 * 2**10
+"""Of a Lambda, as JSON, with room for the headers."""
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
@@ -136,6 +139,10 @@ def _run_on_lambda(app: App, route: Route, params: Mapping[str, str]) -> chalice
         request_id=raw.context.get("requestId", "-"),
     )
     response, cors = run(_guarded(app, route, request))
+    if len(json.dumps(response.body.decode())) > MAX_ANSWER_BYTES:
+        # Lambda would answer for us, with what looks like a failure that another try could mend.
+        problem = MtsError("too_large", "the answer is larger than the 6 MB that a function may send: ask for fewer")
+        response = error_response(problem, route.path)
     headers = sent_headers(response, request.request_id, cors.headers_for(request.headers.get("origin")))
     return chalice.Response(body=response.body.decode(), status_code=response.status, headers=dict(headers))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,23 +37,33 @@ def open_queues(endpoint: str | None, region: str) -> Any:
 def read_letters(queues: Any, url: str, limit: int) -> list[Letter]:
     """The letters, which stay where they are."""
     found = list(_received(queues, url, limit))
-    for letter in found:
-        _call(queues.change_message_visibility, QueueUrl=url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
+    _show(queues, url, found)
     return found
 
 
 def redrive(queues: Any, dead_url: str, url: str, limit: int) -> int:
-    """Send letters back to the queue of events; how many. One that comes back meanwhile is left. Killed in between, one
-    may be sent twice: a commit that is made again changes nothing."""
-    started, count = time.time(), 0
+    """Send letters back to the queue of events; how many. One that comes back meanwhile is left, and shown again at the
+    end. Killed in between, one may be sent twice: a commit that is made again changes nothing."""
+    sent: set[str] = set()
+    left: list[Letter] = []
+    count = 0
     for letter in _received(queues, dead_url, limit):
-        if letter.sent_at >= started:
-            _call(queues.change_message_visibility, QueueUrl=dead_url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
-            break
+        if letter.body in sent:  # known by what it says: their clock need not be ours
+            left.append(letter)
+            continue
         _call(queues.send_message, QueueUrl=url, MessageBody=letter.body)
         _call(queues.delete_message, QueueUrl=dead_url, ReceiptHandle=letter.handle)
+        sent.add(letter.body)
         count += 1
+    _show(queues, dead_url, left)
     return count
+
+
+def _show(queues: Any, url: str, letters: list[Letter]) -> None:
+    """Others may have them. What fails here is shown in a minute, or somebody has it already."""
+    for letter in letters:
+        with suppress(MtsError):
+            _call(queues.change_message_visibility, QueueUrl=url, ReceiptHandle=letter.handle, VisibilityTimeout=0)
 
 
 def _received(queues: Any, url: str, limit: int) -> Iterator[Letter]:
@@ -68,12 +78,11 @@ def _received(queues: Any, url: str, limit: int) -> Iterator[Letter]:
             MessageAttributeNames=["reason"],
             AttributeNames=["SentTimestamp", "ApproximateReceiveCount"],
         )
-        letters = [_letter(message) for message in answer.get("Messages", [])]
-        if not letters or all(letter.id in seen for letter in letters):
+        letters = [letter for letter in map(_letter, answer.get("Messages", [])) if letter.id not in seen]
+        if not letters:
             return
-        for letter in letters:
-            seen.add(letter.id)
-            yield letter
+        seen.update(letter.id for letter in letters)
+        yield from letters
 
 
 def _letter(message: dict[str, Any]) -> Letter:

@@ -21,13 +21,15 @@ log = logging.getLogger("mts.sqs")
 
 
 def open_queue(settings: Settings) -> Any:
-    """A client for the queue, which lives beside the object store."""
+    """A client for the queue, which lives beside the object store: an emulator has one address for all, AWS has not."""
     # Here and not above: the import takes half a second, and few hosts have a queue.
     import boto3
     from botocore.config import Config
 
     endpoint = settings["minio.endpoint"]
-    if "://" not in endpoint:
+    if ".amazonaws.com" in endpoint:
+        endpoint = None
+    elif "://" not in endpoint:
         endpoint = f"{'https' if settings['minio.use_ssl'] else 'http'}://{endpoint}"
     return boto3.client(
         "sqs",
@@ -35,6 +37,7 @@ def open_queue(settings: Settings) -> Any:
         region_name=settings["minio.region"],
         aws_access_key_id=settings.secret("minio.access_key"),
         aws_secret_access_key=settings.secret("minio.secret_key"),
+        aws_session_token=settings["minio.session_token"],
         config=Config(connect_timeout=2, read_timeout=WAIT_SECONDS + 5, retries={"max_attempts": 1}),
     )
 
@@ -84,7 +87,7 @@ class Poller:
             event = read_event_body(message["Body"])
             await self._handle_event(self._core, event, f"sqs-{message.get('MessageId', '')}")
         except MtsError as error:
-            if error.retryable:
+            if error.retryable or error.code == "not_configured":  # our settings are wrong, not the event
                 log.warning("an event stays in the queue: %s", error.message)
                 return False
             self._reject(error.code)

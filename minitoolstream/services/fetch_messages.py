@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from minitoolstream.domain.consumer import AtTime, Filter, Start
 from minitoolstream.domain.errors import MtsError, not_found
@@ -21,6 +24,8 @@ from minitoolstream.services.signature_life import download_life
 _log = logging.getLogger(__name__)
 INLINE_MESSAGE_BYTES = 256 * KIB
 INLINE_PAGE_BYTES = 4 * MIB
+_PAGE_BYTES = 5 * MIB + 3 * MIB // 4
+"""Of a page with its payloads as a function sends it, JSON inside of JSON: it may be 6 MB."""
 _AT_ONCE = 16
 
 
@@ -167,7 +172,8 @@ def _sign(core: Core, placed: Sequence[Placed]) -> None:
 
 async def _bring_payloads(core: Core, extents: Sequence[Extent], placed: Sequence[Placed]) -> None:
     """One read an extent, for the extents that fit into the page's budget. What is left out has its URL."""
-    left, position = INLINE_PAGE_BYTES, 0
+    taken = len(json.dumps(msgspec.json.encode([item.message for item in placed]).decode()))
+    left, position = min(INLINE_PAGE_BYTES, (_PAGE_BYTES - taken) * 3 // 4), 0
     limit = asyncio.Semaphore(_AT_ONCE)
     reads = []
     for extent in extents:

@@ -46,12 +46,16 @@ def test_a_page_reads_answers_and_why_it_was_refused(aws_target: Target) -> None
     missing = aws_target.api("GET", "/v1/messages/999999999", headers={"origin": ORIGIN})
     wrong = aws_target.api("GET", "/v1/subjects", headers={"origin": ORIGIN, "authorization": "Bearer wrong"})
     nowhere = aws_target.api("GET", "/v1/nowhere", headers={"origin": ORIGIN})
+    signed = aws_target.api("GET", "/v1/nowhere", headers={"authorization": "AWS4-HMAC-SHA256 Credential=x"})
     assert [(answer.status, allowed(answer)) for answer in (missing, wrong, nowhere)] == [
         (404, ORIGIN),
         (401, ORIGIN),
         (404, ORIGIN),
     ]
     assert missing.headers["access-control-expose-headers"] == "x-request-id, retry-after"
+    for answer in (nowhere, signed):
+        assert (answer.status, answer.code) == (404, "not_found")
+        assert answer.json["error"]["message"] == "there is no such route"
 
 
 def test_answers_with_urls_are_kept_by_nobody(target: Target) -> None:

@@ -83,6 +83,16 @@ def test_an_account_has_the_calls_that_are_reserved(planned: list[dict[str, Any]
     assert 0 < sum(count for count in reserved if count > 0) <= 900
 
 
+def test_no_more_events_are_taken_than_may_be_handled(planned: list[dict[str, Any]]) -> None:
+    """One that was throttled comes again, and used up a try; one that is still under way must not come again."""
+    (mapping,) = of(planned, "aws_lambda_event_source_mapping")
+    (handler,) = [one for one in of(planned, "aws_lambda_function") if one["function_name"].endswith("-created")]
+    most = handler["reserved_concurrent_executions"]
+    assert [one["maximum_concurrency"] for one in mapping["scaling_config"]] == [most]
+    (events,) = [one for one in of(planned, "aws_sqs_queue") if one["name"].endswith("-events")]
+    assert events["visibility_timeout_seconds"] >= 6 * handler["timeout"]
+
+
 def test_requests_are_logged(planned: list[dict[str, Any]]) -> None:
     (stage,) = of(planned, "aws_api_gateway_stage")
     assert stage.get("access_log_settings", LATER) == LATER  # with a group that is made first; without one: []
@@ -106,6 +116,18 @@ def test_no_function_waits_for_tarantool_until_its_own_end(deployed: Deployed) -
         made = functions.get_function_configuration(FunctionName=name)
         timeout = load_settings(made["Environment"]["Variables"])["tarantool.timeout"]
         assert 2 * timeout <= made["Timeout"], name
+
+
+def test_events_are_taken_from_our_bucket_alone(deployed: Deployed) -> None:
+    queues, url = deployed.emulator.client("sqs"), deployed.stack["queue_url"]
+    policy = queues.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+    (only,) = json.loads(policy)["Statement"]
+    assert (only["Effect"], only["Action"]) == ("Allow", "sqs:SendMessage")
+    assert only["Principal"] == {"Service": "s3.amazonaws.com"}
+    assert only["Condition"] == {
+        "ArnEquals": {"aws:SourceArn": deployed.stack["bucket_arn"]},
+        "StringEquals": {"aws:SourceAccount": url.split("/")[-2]},
+    }
 
 
 def test_a_page_of_a_listed_origin_may_use_presigned_urls(deployed: Deployed, aws_target: Target, subject: str) -> None:

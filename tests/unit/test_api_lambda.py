@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,32 @@ def test_a_long_poll_waits_and_a_stream_is_refused_with_the_way_out(kit: CoreKit
     assert "wait=" in refused["error"]["message"]
 
 
+def many(kit: CoreKit, count: int, payload: bytes, header: str) -> dict[str, Any]:
+    """So many of them published, and Lambda's whole answer to who asks for all."""
+    for _ in range(count):
+        event = gateway("POST", "/v1/subjects/{subject}/messages", SUBJECT, payload, headers={"X-Mts-Header-A": header})
+        assert function("publish").app(event, Context())["statusCode"] == 201
+    query = {"start": "first", "inline": "true", "limit": "1000"}
+    event = gateway("GET", "/v1/subjects/{subject}/messages", SUBJECT, query=query)
+    answer: dict[str, Any] = function("fetch").app(event, Context())
+    return answer
+
+
+def test_payloads_come_along_as_far_as_an_answer_of_lambda_can_hold_them(kit: CoreKit) -> None:
+    """Above 6 MB it would be refused, and whoever reads on asks for the same page again."""
+    answer = many(kit, 100, bytes(40_000), '"' * 12_000)
+    assert len(json.dumps(answer)) < 6 * 2**20
+    messages = json.loads(answer["body"])["messages"]
+    assert len(messages) == 100
+    assert 0 < len([one for one in messages if "data" in one]) < 100
+    assert all("url" in one for one in messages)
+
+
+def test_an_answer_that_lambda_would_not_send_says_to_ask_for_fewer(kit: CoreKit) -> None:
+    answer = many(kit, 100, b"x", '"' * 16_000)
+    assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (413, "too_large")
+
+
 def test_the_pipeline_is_a_function_of_its_own(kit: CoreKit) -> None:
     base = "/api/v1/pipeline"
     body = b'{"filename": "20250101000000", "shards": [0]}'
@@ -216,6 +242,21 @@ def test_what_may_work_later_comes_again_and_what_never_will_is_a_dead_letter(
     monkeypatch.setattr(kit.core.metadata, "commit_uploads", refuse)
     assert failed_of(function("on_object_created").on_object_created(from_queue(creation(upload)), Context())) == failed
     assert [reason for _, reason in queue.got] == letters
+
+
+def test_a_message_that_fails_as_nobody_foresaw_comes_again_alone(
+    kit: CoreKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its neighbours would fail with it until they are dead letters."""
+
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    upload, foreign = run(kit.ticket(2)).upload, replace(run(kit.ticket(2)).upload, object_name="elsewhere")
+    monkeypatch.setattr(kit.core.metadata, "reject_event", fail)
+    handler = function("on_object_created").on_object_created
+    assert failed_of(handler(from_queue(creation(foreign), creation(upload)), Context())) == ["id-0"]
+    assert run(kit.receipt(upload)).sequence == 1
 
 
 def test_an_event_is_not_given_up_because_our_settings_are_wrong(kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,31 @@ def test_a_letter_that_comes_back_at_once_does_not_go_round_for_ever() -> None:
     assert [one.body for one in read_letters(queues, "dead", 10)] == ["{"]
 
 
+@pytest.mark.parametrize("slow", [0, 3600])
+def test_what_lies_behind_a_letter_that_came_back_goes_too(monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
+    """Whatever the clock of who asks says."""
+    now = time.time() - slow
+    monkeypatch.setattr(time, "time", lambda: now)
+    queues = Queues(back_at_once=True)
+    for number in range(25):
+        queues.put("dead", str(number), sent_at=now + slow - 60)
+    assert redrive(queues, "dead", "events", 1000) == 25
+    assert queues.bodies("events") == [str(number) for number in range(25)]
+    assert len(read_letters(queues, "dead", 1000)) == 25
+
+
+def test_letters_that_somebody_else_took_meanwhile_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads many takes longer than they are kept from others."""
+    queues = Queues()
+    queues.put("dead", "{", "malformed_event")
+
+    def gone(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "MessageNotInflight", "Message": "no"}}, "ChangeMessageVisibility")
+
+    monkeypatch.setattr(queues, "change_message_visibility", gone)
+    assert [one.body for one in read_letters(queues, "dead", 10)] == ["{"]
+
+
 def test_a_refusal_is_told() -> None:
     with pytest.raises(MtsError, match="AccessDenied"):
         read_letters(Queues(refuse="AccessDenied"), "dead", 10)

@@ -133,6 +133,14 @@ def test_a_rotated_secret_with_an_unknown_key_changes_nothing(
     assert token_of(container) == "two"
 
 
+def test_a_secret_that_was_taken_away_is_gone(vault: Vault, container: Container) -> None:
+    """As it is for a container that begins now."""
+    assert token_of(container) == "one"
+    del vault.secrets["server.token"]
+    vault.now += SECRETS_LIFE
+    assert token_of(container) is None
+
+
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_ceiling_is_kept_by_who_commits_alone(container: Container, commits: bool) -> None:
     """Others have no right to it."""

@@ -146,6 +146,7 @@ async def test_handled_messages_leave_the_queue_and_failed_ones_stay() -> None:
         2: unavailable("down"),
         3: RuntimeError("boom"),
         4: MtsError("bad_request", "never"),
+        5: MtsError("not_configured", "wrong password"),
     }
 
     async def handle(core: Any, event: dict[str, Any], request_id: str) -> dict[str, Any]:
@@ -154,10 +155,10 @@ async def test_handled_messages_leave_the_queue_and_failed_ones_stay() -> None:
         return {}
 
     host = await open_host()
-    queue = FakeQueue('{"n": 1}', '{"n": 2}', '{"n": 3}', '{"n": 4}', "not json")
+    queue = FakeQueue('{"n": 1}', '{"n": 2}', '{"n": 3}', '{"n": 4}', '{"n": 5}', "not json")
     deleted = await Poller(queue, "http://queue", host.core, handle).poll()
     assert deleted == 3
-    assert list(queue.messages.values()) == ['{"n": 2}', '{"n": 3}']
+    assert list(queue.messages.values()) == ['{"n": 2}', '{"n": 3}', '{"n": 5}']
     assert 'reason="bad_request"' in await rejected(host)
 
 
@@ -182,10 +183,16 @@ async def test_polling_goes_on_after_a_failure_and_ends_with_the_host(monkeypatc
     assert len(tries) == 3
 
 
-def test_the_queue_is_asked_where_the_object_store_is() -> None:
-    given = settings(
-        minio__endpoint="127.0.0.1:9", minio__access_key="a", minio__secret_key="b", minio__region="eu-west-1"
-    )
+@pytest.mark.parametrize(
+    ("store", "queue"),
+    [
+        ("127.0.0.1:9", "http://127.0.0.1:9"),
+        ("https://s3.eu-west-1.amazonaws.com", "https://sqs.eu-west-1.amazonaws.com"),
+        ("s3.eu-west-1.amazonaws.com:443", "https://sqs.eu-west-1.amazonaws.com"),
+    ],
+)
+def test_the_queue_is_asked_where_the_object_store_is(store: str, queue: str) -> None:
+    given = settings(minio__endpoint=store, minio__access_key="a", minio__secret_key="b", minio__region="eu-west-1")
     client = open_queue(given)
-    assert client.meta.endpoint_url == "http://127.0.0.1:9"
+    assert client.meta.endpoint_url == queue
     assert client.meta.region_name == "eu-west-1"

@@ -109,15 +109,17 @@ resource "aws_lambda_permission" "authorizer" {
   source_arn    = "${aws_api_gateway_rest_api.this.execution_arn}/authorizers/*"
 }
 
-# What API Gateway answers by itself has the shape of all our errors.
+# What API Gateway answers by itself has the shape of all our errors. Where there is no route it looks for a signature of
+# its own, and says that it misses that, or that our token is none.
 resource "aws_api_gateway_gateway_response" "error" {
   for_each = {
     UNAUTHORIZED                 = { status = "401", code = "unauthorized" }
     ACCESS_DENIED                = { status = "401", code = "unauthorized" }
-    MISSING_AUTHENTICATION_TOKEN = { status = "404", code = "not_found" }
+    MISSING_AUTHENTICATION_TOKEN = { status = "404", code = "not_found", message = "there is no such route" }
     THROTTLED                    = { status = "429", code = "rate_limited" }
     INTEGRATION_TIMEOUT          = { status = "504", code = "timeout" }
     REQUEST_TOO_LARGE            = { status = "413", code = "too_large" }
+    DEFAULT_4XX                  = { status = "404", code = "not_found", message = "there is no such route" }
     DEFAULT_5XX                  = { status = "503", code = "unavailable" }
   }
 
@@ -128,7 +130,11 @@ resource "aws_api_gateway_gateway_response" "error" {
   response_parameters = local.cors
 
   response_templates = {
-    "application/json" = "{\"error\":{\"code\":\"${each.value.code}\",\"message\":$context.error.messageString,\"details\":{}}}"
+    "application/json" = join("", [
+      "{\"error\":{\"code\":\"${each.value.code}\",\"message\":",
+      try(jsonencode(each.value.message), "$context.error.messageString"),
+      ",\"details\":{}}}",
+    ])
   }
 }
 

@@ -134,6 +134,13 @@ data "aws_iam_policy_document" "queue" {
       variable = "aws:SourceArn"
       values   = [aws_s3_bucket.this.arn]
     }
+
+    # A bucket's name is free again when the bucket is gone.
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [data.aws_caller_identity.this.account_id]
+    }
   }
 }
 

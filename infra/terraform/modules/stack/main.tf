@@ -117,6 +117,15 @@ resource "aws_lambda_event_source_mapping" "events" {
   batch_size                         = 10
   maximum_batching_window_in_seconds = 0
   function_response_types            = ["ReportBatchItemFailures"]
+
+  # Without it more would be taken than may be called: what is throttled counts as a try, and ends as a dead letter.
+  dynamic "scaling_config" {
+    for_each = var.concurrency < 0 ? [] : [var.concurrency]
+
+    content {
+      maximum_concurrency = scaling_config.value
+    }
+  }
 }
 
 module "schedule" {
