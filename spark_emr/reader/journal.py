@@ -15,6 +15,7 @@ from typing import Any
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.journal import Segment, SegmentName, decode, newest_checkpoint, segments_of
 from minitoolstream.domain.keys import JOURNAL_PREFIX
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK
 from minitoolstream.domain.message import Extent, cut_extent
 from minitoolstream.ports import PayloadStore
 from spark_emr.reader.options import ReadOptions
@@ -40,7 +41,9 @@ async def journal_rows(store: PayloadStore, options: ReadOptions) -> list[Extent
     state = _State(options, end)
     checkpoint = newest_checkpoint(segments)
     least = checkpoint.number if checkpoint else 0
-    wanted = [one for one in segments if one.number >= least or (one.after < state.last and one.upto >= state.first)]
+    # A row that begins in the range may end so far behind it, and what became of it stands by its end.
+    last = state.last + MAX_MESSAGES_PER_PACK
+    wanted = [one for one in segments if one.number >= least or (one.after < last and one.upto >= state.first)]
     async for name, segment in _read_all(store, wanted, sizes):
         state.apply(segment, with_side=name.number >= least)
     return state.extents()
@@ -61,6 +64,8 @@ class _State:
         for row in segment.rows:
             if row[_SUBJECT] == subject and row[0] >= first and row[0] - row[7] < last:
                 self._rows[row[0]] = row
+            else:  # it may have lain in the range before some of its messages were deleted
+                self._rows.pop(row[0], None)
         for entry in segment.side if with_side else ():
             self._apply_side(*entry)
         for sequence in segment.removed:

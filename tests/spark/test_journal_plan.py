@@ -40,9 +40,10 @@ class Journal:
         side: Sequence[list[Any]] = (),
         removed: Sequence[int] = (),
         checkpoint: bool = False,
+        after: int = 2**62,
     ) -> None:
         self._number += 1
-        after = min([self._upto, *(extent.sequence - extent.count for extent in rows)])
+        after = min([after, self._upto, *(extent.sequence - extent.count for extent in rows)])
         self._upto = max([self._upto, *(extent.sequence for extent in rows)])
         segment = Segment(
             self._number, after, self._upto, 0, checkpoint, True, [row(one) for one in rows], list(side), list(removed)
@@ -76,6 +77,26 @@ async def test_of_a_row_that_changed_the_later_one_counts(journal: Journal) -> N
         (2, 2, "new"),
         (5, 2, "new"),
     ]
+
+
+async def test_of_a_row_that_changed_the_later_one_counts_where_the_range_ends_inside_the_old_one(
+    journal: Journal,
+) -> None:
+    journal.write([pack(5, [1] * 5)])
+    journal.write([pack(2, [1, 1]), pack(5, [1, 1])])  # without 3
+    assert await journal.sequences(to_sequence=2) == [1, 2]
+    assert await journal.sequences(from_sequence=3, to_sequence=3) == []
+
+
+async def test_what_became_of_a_row_counts_also_when_it_stands_behind_the_range_and_before_a_checkpoint(
+    journal: Journal,
+) -> None:
+    journal.write([pack(5, [1] * 5), pack(9, [1] * 4)])
+    journal.write([pack(5, [1, 1, 1])])  # without 1 and 2
+    journal.write(removed=[9], after=8)
+    journal.write(side=[subject_row()], checkpoint=True)
+    assert await journal.sequences(to_sequence=2) == []
+    assert await journal.sequences(to_sequence=6) == [3, 4, 5]
 
 
 async def test_what_was_removed_or_lies_before_its_partitions_head_is_gone(journal: Journal) -> None:
