@@ -21,13 +21,25 @@ from minitoolstream.ports import PayloadStore
 from spark_emr.reader.options import ReadOptions
 
 _AHEAD = 16
+_TRIES = 3
 _EVERYTHING = 2**31
 _SUBJECT = 3  # field of a message row
 _FIRST_SEQUENCE = 5  # field of a subject row
 
 
 async def journal_rows(store: PayloadStore, options: ReadOptions) -> list[Extent]:
-    """The subject's extents in the range, in order."""
+    """The subject's extents in the range, in order. Segments that went into another between a look and the read are
+    looked for again."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return await _rows_now(store, options)
+        except MtsError as error:
+            if error.code != "payload_missing" or not left:
+                raise
+    raise AssertionError
+
+
+async def _rows_now(store: PayloadStore, options: ReadOptions) -> list[Extent]:
     sizes = {found.name: found.size for found in await store.list_after(JOURNAL_PREFIX, "", _EVERYTHING)}
     segments = segments_of(sizes)
     if not segments:

@@ -10,7 +10,7 @@ import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.journal import Segment, encode, segment_name
+from minitoolstream.domain.journal import Segment, decode, encode, merged, segment_name
 from minitoolstream.domain.message import Extent
 from spark_emr.reader.journal import journal_rows
 from tests.spark.kit import SUBJECT, options, pack, plain
@@ -111,6 +111,26 @@ async def test_messages_of_a_deleted_incarnation_are_gone(journal: Journal) -> N
     journal.write(side=[["subject", None, [SUBJECT]]])  # a row that is gone has no head behind its key
     journal.write([plain(3, 10)], side=[subject_row(first_sequence=3)])
     assert await journal.sequences() == [3]
+
+
+async def test_segments_that_are_merged_while_they_are_read_are_looked_for_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.write([plain(1, 10)])
+    journal.write([plain(2, 10)])
+    journal.write(side=[subject_row()], checkpoint=True)
+    look = journal.store.list_after
+
+    async def look_and_merge(*args: Any) -> Any:
+        found = await look(*args)
+        whole = merged([decode(e.name, await journal.store.get_whole(e.name, e.size)) for e in found[1:3]])
+        await journal.store.delete_many([entry.name for entry in found[1:3]])
+        journal.store.client_put(segment_name(whole), encode(whole))
+        monkeypatch.undo()
+        return found
+
+    monkeypatch.setattr(journal.store, "list_after", look_and_merge)
+    assert await journal.sequences() == [1, 2]
 
 
 async def test_times_and_partitions_are_looked_at(journal: Journal) -> None:
