@@ -198,8 +198,8 @@ def _joins(one: _Get, other: _Get) -> bool:
     return framed and near and max(one.last, other.last) - one.first < _LONGEST_GET
 
 
-def _without(extent: Extent, problem: str) -> Stretch:
-    return Stretch(extent, [None] * extent.count, dict.fromkeys(range(extent.count), problem))
+def _without(extent: Extent, problem: str, chunk: int | None = None) -> Stretch:
+    return Stretch(extent, [None] * extent.count, dict.fromkeys(range(extent.count), problem), chunk or 0)
 
 
 class _Reader:
@@ -218,47 +218,48 @@ class _Reader:
         except MtsError as error:
             if error.code not in PAYLOAD_PROBLEMS:
                 raise for_tasks(error, sequence=get.extents[0].sequence, object_name=get.object_name) from None
-            if not again and self._locate is not None and get.chunk is None:
-                return [one for extent in get.extents for one in await self._moved(extent, error.code)]
+            if not again and self._locate is not None:
+                return [one for extent in get.extents for one in await self._moved(extent, error.code, get.chunk)]
             if len(get.extents) > 1:  # one of them may be there all the same
                 return [one for extent in get.extents for one in await self._get(_alone(extent), again=True)]
-            return [_without(extent, error.code) for extent in get.extents]
+            return [_without(extent, error.code, get.chunk) for extent in get.extents]
         if get.chunk is not None:
             return [Stretch(get.extents[0], [body], chunk=get.chunk)]
         return [self._split(extent, body, get.first) for extent in get.extents]
 
     async def _bytes(self, get: _Get) -> bytes:
-        whole = get.extents[0].byte_from is None and get.chunk is None
-        if get.size <= _LONGEST_GET:
-            if whole:
-                return await self._store.get_whole(get.object_name, get.size)
-            return await self._store.get_range(get.object_name, get.first, get.last)
-        if whole:
+        unframed, size = get.extents[0].byte_from is None, get.extents[0].size
+        if unframed and get.chunk is None and get.size <= _LONGEST_GET:
+            return await self._store.get_whole(get.object_name, size)
+        if unframed:
             found = await self._store.find(get.object_name)
             if found is None:
                 raise MtsError("payload_missing", "the object store does not have the object")
-            if found.size != get.size:
-                raise MtsError("size_mismatch", f"the object has not {get.size} bytes")
+            if found.size != size:
+                raise MtsError("size_mismatch", f"the object has not {size} bytes")
+        if get.size <= _LONGEST_GET:
+            return await self._store.get_range(get.object_name, get.first, get.last)
         ranges = [(first, min(first + _RANGE - 1, get.last)) for first in range(get.first, get.last + 1, _RANGE)]
         pieces = await asyncio.gather(*(self._store.get_range(get.object_name, *span) for span in ranges))
         return b"".join(pieces)
 
-    async def _moved(self, extent: Extent, problem: str) -> list[Stretch]:
+    async def _moved(self, extent: Extent, problem: str, chunk: int | None) -> list[Stretch]:
         """A pack is written anew when one of its messages is deleted for good, or when it is compacted: look where
         the others are now. Messages that are gone from there too are missing."""
         assert self._locate is not None
         first = extent.sequence - extent.count + 1
         now = await self._locate(extent.subject, first, extent.sequence)
         if [one.object_name for one in now] == [extent.object_name]:
-            return await self._get(_alone(extent), again=True)
+            get = _get_of(extent, chunk, self._options)
+            return [get] if isinstance(get, Stretch) else await self._get(get, again=True)
         found: list[Stretch] = []
         for one in now:
-            get = _get_of(one, None, self._options)
+            get = _get_of(one, chunk, self._options)
             found += [get] if isinstance(get, Stretch) else await self._get(get, again=True)
         there = {one.extent.sequence - back for one in found for back in range(one.extent.count)}
         for sequence in range(first, extent.sequence + 1):
             if sequence not in there:
-                found.append(_without(cut_extent(extent, sequence, sequence), problem))
+                found.append(_without(cut_extent(extent, sequence, sequence), problem, chunk))
         return found
 
     def _split(self, extent: Extent, body: bytes, begin: int) -> Stretch:

@@ -9,7 +9,7 @@ import pytest
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MIB
-from minitoolstream.domain.message import Extent
+from minitoolstream.domain.message import Extent, cut_extent
 from spark_emr.reader.plan import Part
 from spark_emr.reader.read import read_parts
 from tests.spark.kit import options, pack, payloads_of, plain, put_pack, put_plain, read
@@ -94,6 +94,34 @@ async def test_or_come_in_chunks(store: CountingPayloads) -> None:
     found = [stretch async for stretch in read_parts(store, parts, wanted)]
     assert [stretch.chunk for stretch in found] == [0, 0, 1, 2, 3]
     assert b"".join(payload or b"" for payload in payloads_of(found[1:])) == body
+
+
+@pytest.mark.parametrize(
+    ("stored", "problem"), [(None, "payload_missing"), (300, "size_mismatch"), (150, "size_mismatch")]
+)
+async def test_each_chunk_of_what_is_not_as_large_as_its_row_says_tells_so(
+    store: CountingPayloads, stored: int | None, problem: str
+) -> None:
+    extent = plain(2, 200 * KIB)
+    if stored is not None:
+        store.client_put(extent.object_name, bytes(stored * KIB))
+    wanted = options(large="chunks", large_bytes=100 * KIB, chunk_bytes=64 * KIB, on_missing="null")
+    found = [stretch async for stretch in read_parts(store, [Part(extent, 0, 4)], wanted)]
+    assert [(stretch.chunk, stretch.problems) for stretch in found] == [(n, {0: problem}) for n in range(4)]
+
+
+async def test_chunks_of_a_message_whose_pack_was_written_anew_are_found_again(store: CountingPayloads) -> None:
+    body = bytes(range(256)) * 1024
+    now = put_pack(store, 2, [b"small", body])
+
+    async def locate(subject: str, first: int, last: int) -> list[Extent]:
+        return [cut_extent(now, first, last)]
+
+    old = pack(2, [len(body)], name="_mts/packs/rewritten")
+    wanted = options(large="chunks", large_bytes=100 * KIB, chunk_bytes=64 * KIB)
+    found = [stretch async for stretch in read_parts(store, [Part(old, 0, 4)], wanted, locate)]
+    assert [stretch.chunk for stretch in found] == [0, 1, 2, 3]
+    assert b"".join(payload or b"" for payload in payloads_of(found)) == body
 
 
 async def test_a_large_frame_of_a_pack_comes_in_chunks_too(store: CountingPayloads) -> None:
