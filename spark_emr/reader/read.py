@@ -33,6 +33,8 @@ _GAP = 64 * KIB
 """Bytes of others that are read along rather than asking the store twice."""
 _LONGEST_GET = 16 * MIB
 _RANGE = 8 * MIB
+_DECODED = 64 * MIB
+"""Of decoded payloads that come at once, about: compressed ones may grow to hundreds of times their size."""
 PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
 
 Locate = Callable[[str, int, int], Awaitable[list[Extent]]]
@@ -91,13 +93,15 @@ async def read_parts(
                 done, task = ahead.popleft()
                 waiting -= done
                 for stretch in await task:
-                    yield stretch
+                    for finished in reader.finished(stretch):
+                        yield finished
             ahead.append((size, asyncio.ensure_future(reader.read(planned))))
             waiting += size
         while ahead:
             _, task = ahead.popleft()
             for stretch in await task:
-                yield stretch
+                for finished in reader.finished(stretch):
+                    yield finished
     finally:
         for _, task in ahead:
             task.cancel()
@@ -209,8 +213,7 @@ class _Reader:
         self._locate = locate
 
     async def read(self, planned: _Get | Stretch) -> list[Stretch]:
-        found = [planned] if isinstance(planned, Stretch) else await self._get(planned)
-        return [self._judged(stretch) for stretch in found]
+        return [planned] if isinstance(planned, Stretch) else await self._get(planned)
 
     async def _get(self, get: _Get, *, again: bool = False) -> list[Stretch]:
         try:
@@ -272,19 +275,33 @@ class _Reader:
         else:
             payloads = _frames(extent, body, extent.byte_from - begin, stretch.problems)
         stretch.payloads = payloads
-        if extent.codec is not None and extent.codec != "raw" and self._options.decode:
-            self._decode(stretch, payloads)
         return stretch
 
-    def _decode(self, stretch: Stretch, payloads: list[bytes | None]) -> None:
-        first = stretch.extent.sequence - stretch.extent.count + 1
-        for index, payload in enumerate(payloads):
-            if payload is None:
-                continue
-            try:
-                payloads[index] = decode_now(payload, stretch.extent.codec, first + index)
-            except MtsError as error:
-                payloads[index], stretch.problems[index] = None, error.code
+    def finished(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Decoded and judged, when its turn has come: what is read ahead waits as it is stored, and what grows comes
+        some messages at a time."""
+        extent, stored = stretch.extent, stretch.payloads or []
+        chunked = self._options.chunked and extent.count == 1 and extent.size > self._options.large_bytes
+        if extent.codec in {None, "raw"} or not self._options.decode or chunked:
+            yield self._judged(stretch)
+            return
+        first, begin, size = extent.sequence - extent.count + 1, 0, 0
+        payloads: list[bytes | None] = []
+        for index, payload in enumerate(stored):
+            payloads.append(None if payload is None else self._decoded(stretch, index, payload))
+            size += len(payloads[-1] or b"")
+            if size >= _DECODED or index == len(stored) - 1:
+                problems = {at - begin: why for at, why in stretch.problems.items() if begin <= at <= index}
+                yield self._judged(Stretch(cut_extent(extent, first + begin, first + index), payloads, problems))
+                payloads, begin, size = [], index + 1, 0
+
+    def _decoded(self, stretch: Stretch, index: int, payload: bytes) -> bytes | None:
+        extent = stretch.extent
+        try:
+            return decode_now(payload, extent.codec, extent.sequence - extent.count + 1 + index)
+        except MtsError as error:
+            stretch.problems[index] = error.code
+            return None
 
     def _judged(self, stretch: Stretch) -> Stretch:
         """With `on_missing` fail, what is wrong with a payload ends the task."""

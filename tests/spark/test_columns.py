@@ -16,7 +16,7 @@ from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pipeline.places import Folder, place_of
 from spark_emr.loop import iterate
-from spark_emr.reader.columns import arrow_schema, batches, column_names, spark_schema
+from spark_emr.reader.columns import MOST_BYTES, arrow_schema, batches, column_names, spark_schema
 from spark_emr.reader.plan import Part
 from spark_emr.reader.read import Stretch, read_parts
 from spark_emr.sinks import parquet
@@ -96,6 +96,14 @@ def test_many_messages_come_in_batches_of_bounded_size() -> None:
     made = list(iterate(batches(stretches(), ("sequence",))))
     assert sum(batch.num_rows for batch in made) == 100_000
     assert max(batch.num_rows for batch in made) <= 21_000
+
+
+def test_what_grew_when_it_was_decoded_is_counted_as_it_is() -> None:
+    async def stretches() -> AsyncGenerator[Stretch, None]:
+        for sequence in range(1, 5):
+            yield Stretch(plain(sequence, 10, codec="zstd"), [bytes(MOST_BYTES)])
+
+    assert [batch.num_rows for batch in iterate(batches(stretches(), ("sequence", "payload")))] == [1, 1, 1, 1]
 
 
 def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads, tmp_path: Path) -> None:

@@ -141,6 +141,20 @@ async def test_codecs_are_undone_unless_told_otherwise(store: CountingPayloads) 
     assert payloads_of(await read(store, [extent], decode=False)) == [stored]
 
 
+async def test_a_pack_that_grows_when_it_is_decoded_comes_some_messages_at_a_time(
+    store: CountingPayloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_emr.reader.read._DECODED", 1000)
+    bodies = [bytes([number]) * 400 for number in range(5)]
+    stored = [*map(gzip.compress, bodies[:4]), b"not gzip"]
+    own = [[3, {"mine": "yes"}, None]]
+    found = await read(store, [put_pack(store, 9, stored, codec="gzip", own=own)], on_missing="null")
+    assert [(stretch.extent.sequence, stretch.extent.count) for stretch in found] == [(7, 3), (9, 2)]
+    assert payloads_of(found) == [*bodies[:4], None]
+    assert found[1].extent.own == [[0, {"mine": "yes"}, None]]
+    assert found[1].problems == {1: "checksum_mismatch"}
+
+
 def broken(store: MemoryPayloads) -> dict[str, Extent]:
     """Payloads that are not what their rows say, one of a kind."""
     of_another_size = put_plain(store, 3, b"right")
