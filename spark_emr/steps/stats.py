@@ -40,7 +40,7 @@ def work(run: Run) -> Mapping[str, Any]:
     parallelism = run.spark.sparkContext.defaultParallelism
 
     async def plan_all(core: Core) -> list[tuple[ReadOptions, Plan]]:
-        subjects = args.subject or await _all_subjects(core)
+        subjects = dict.fromkeys(args.subject or await _all_subjects(core))  # each once
         wanted = [options_of(args, subject=subject) for subject in subjects]
         return [(options, await make_plan(core, options, parallelism)) for options in wanted]
 

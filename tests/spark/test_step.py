@@ -44,11 +44,16 @@ def test_a_step_ends_with_its_summary_in_json(capsys: pytest.CaptureFixture[str]
     ("error", "code"),
     [
         (ValueError("a defect"), Exit.UNCAUGHT),
+        (MtsError("internal", "a defect of the host"), Exit.UNCAUGHT),
         (MtsError("bad_request", "from > to"), Exit.BAD_ARGUMENTS),
+        (MtsError("cannot_write", "the folder may not be written"), Exit.BAD_ARGUMENTS),
+        (MtsError("too_large", "the other subject takes no such payload"), Exit.BAD_ARGUMENTS),
+        (MtsError("quota_exceeded", "the other subject is full"), Exit.BAD_ARGUMENTS),
         (NoData("nothing there"), Exit.NO_DATA),
         (VerificationFailed("one is damaged"), Exit.VERIFICATION_FAILED),
         (MtsError("checksum_mismatch", "message 7 is damaged"), Exit.VERIFICATION_FAILED),
         (MtsError("unavailable", "the store is away"), Exit.DEPENDENCY_DOWN),
+        (MtsError("producer_fenced", "another run goes on with it"), Exit.DEPENDENCY_DOWN),
         (MtsError("unreachable", "the host is away", retryable=True), Exit.DEPENDENCY_DOWN),
     ],
 )
