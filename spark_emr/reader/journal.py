@@ -94,7 +94,7 @@ class _State:
             self._heads[row[1]] = head
 
     def extents(self) -> list[Extent]:
-        if not self._known and not self._rows:
+        if not self._known:  # rows of one that was deleted may stand there until they are merged away
             raise MtsError(
                 "unknown_subject",
                 f"the journal knows no subject {self._options.subject}",

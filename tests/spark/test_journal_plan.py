@@ -109,6 +109,10 @@ async def test_what_was_removed_or_lies_before_its_partitions_head_is_gone(journ
 async def test_messages_of_a_deleted_incarnation_are_gone(journal: Journal) -> None:
     journal.write([plain(1, 10), plain(2, 10)])
     journal.write(side=[["subject", None, [SUBJECT]]])  # a row that is gone has no head behind its key
+    for again in (False, True):  # a checkpoint leaves out what is gone
+        journal.write(checkpoint=again)
+        with pytest.raises(MtsError, match="knows no subject"):
+            await journal.sequences()
     journal.write([plain(3, 10)], side=[subject_row(first_sequence=3)])
     assert await journal.sequences() == [3]
 
