@@ -225,10 +225,26 @@ class _Reader:
                 return [one for extent in get.extents for one in await self._moved(extent, error.code, get.chunk)]
             if len(get.extents) > 1:  # one of them may be there all the same
                 return [one for extent in get.extents for one in await self._get(_alone(extent), again=True)]
-            return [_without(extent, error.code, get.chunk) for extent in get.extents]
+            if get.extents[0].count > 1:
+                return await self._what_is_left(get.extents[0], error.code)
+            return [_without(get.extents[0], error.code, get.chunk)]
         if get.chunk is not None:
             return [Stretch(get.extents[0], [body], chunk=get.chunk)]
         return [self._split(extent, body, get.first) for extent in get.extents]
+
+    async def _what_is_left(self, extent: Extent, problem: str) -> list[Stretch]:
+        """Of a pack that was cut off, the messages that lie before its end."""
+        found = await self._store.find(extent.object_name)
+        first, end, whole = extent.sequence - extent.count + 1, extent.byte_from or 0, 0
+        for size in extent.sizes or ():
+            end += FRAME_PREFIX + size
+            if found is None or end > found.size:
+                break
+            whole += 1
+        if whole in {0, extent.count}:
+            return [_without(extent, problem)]
+        there = await self._get(_alone(cut_extent(extent, first, first + whole - 1)), again=True)
+        return [*there, _without(cut_extent(extent, first + whole, extent.sequence), problem)]
 
     async def _bytes(self, get: _Get) -> bytes:
         unframed, size = get.extents[0].byte_from is None, get.extents[0].size

@@ -195,6 +195,17 @@ async def test_a_damaged_frame_does_not_concern_its_neighbours(store: CountingPa
         await read(store, [extent])
 
 
+async def test_a_pack_that_was_cut_off_has_what_lies_before_its_end(store: CountingPayloads) -> None:
+    extent = put_pack(store, 9, [b"seven", b"eight", b"nine"])
+    stored = store.objects[extent.object_name]
+    stored.body = stored.body[:-1]
+    found = await read(store, [extent], on_missing="null")
+    assert payloads_of(found) == [b"seven", b"eight", None]
+    assert [stretch.problems for stretch in found] == [{}, {0: "payload_missing"}]
+    with pytest.raises(MtsError, match="message 9 "):
+        await read(store, [extent])
+
+
 async def test_what_claims_to_be_compressed_and_is_not_is_damaged(store: CountingPayloads) -> None:
     with pytest.raises(MtsError, match=r"message 5 .* not the zstd") as error:
         await read(store, [put_plain(store, 5, b"plain text", codec="zstd")])
