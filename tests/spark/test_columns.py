@@ -128,6 +128,27 @@ def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads,
     assert table.column("payload").to_pylist() == [b"a", b"b", b"c"]
 
 
+def test_a_manifest_whose_answer_was_lost_counts_and_anothers_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lossy(Folder):
+        lost = 2
+
+        def put_new(self, name: str, body: bytes, content_type: str = "") -> None:
+            self.lost -= 1
+            if self.lost > 0:
+                raise MtsError("unavailable", "the store does not answer")
+            super().put_new(name, body, content_type)
+            if self.lost == 0:
+                raise MtsError("unavailable", "its answer was lost")
+
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    made = parquet.commit(Lossy(tmp_path), [], run="mine")
+    assert parquet.read_manifest(Folder(tmp_path)) == made
+    with pytest.raises(MtsError, match="exists already"):
+        parquet.commit(Folder(tmp_path), [], run="another")
+
+
 def test_a_file_too_long_for_memory_goes_on_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
