@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from minitoolstream.domain.errors import MtsError
 from spark_emr.errors import for_tasks, from_traceback
+from spark_emr.reader import ReadOptions
+from spark_emr.steps import stats
 from spark_emr.steps._step import Exit, NoData, Run, Step, VerificationFailed, main
 
 
@@ -93,3 +97,24 @@ def test_an_error_of_a_task_is_known_again_by_the_text_of_its_traceback() -> Non
     assert found is not None
     assert (found.code, found.message, found.details) == ("checksum_mismatch", "message 7 is damaged", {"sequence": 7})
     assert from_traceback("java.lang.OutOfMemoryError") is None
+
+
+async def test_stats_of_all_subjects_do_not_end_at_one_that_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def make_plan(_core: Any, options: ReadOptions, _parallelism: int) -> str:
+        if options.subject == "gone":
+            raise MtsError("unknown_subject", "there is no such subject")
+        return f"plan of {options.subject}"
+
+    async def subjects(_after: str, _limit: int) -> tuple[list[dict[str, str]], bool]:
+        return [{"subject": "gone"}, {"subject": "orders"}], False
+
+    monkeypatch.setattr(stats, "make_plan", make_plan)
+    core: Any = SimpleNamespace(metadata=SimpleNamespace(subjects=subjects))
+    planned = await stats.plan_all(core, Namespace(subject=None), 1)
+    assert [plan for _, plan in planned] == ["plan of orders"]
+    planned = await stats.plan_all(core, Namespace(subject=["orders", "orders"]), 1)
+    assert [plan for _, plan in planned] == ["plan of orders"]
+    with pytest.raises(MtsError):
+        await stats.plan_all(core, Namespace(subject=["gone"]), 1)
