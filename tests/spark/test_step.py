@@ -113,8 +113,8 @@ async def test_stats_of_all_subjects_do_not_end_at_one_that_is_deleted_meanwhile
     monkeypatch.setattr(stats, "make_plan", make_plan)
     core: Any = SimpleNamespace(metadata=SimpleNamespace(subjects=subjects))
     planned = await stats.plan_all(core, Namespace(subject=None), 1)
-    assert [plan for _, plan in planned] == ["plan of orders"]
+    assert [options.subject for options, _ in planned] == ["orders"]
     planned = await stats.plan_all(core, Namespace(subject=["orders", "orders"]), 1)
-    assert [plan for _, plan in planned] == ["plan of orders"]
+    assert [options.subject for options, _ in planned] == ["orders"]
     with pytest.raises(MtsError):
         await stats.plan_all(core, Namespace(subject=["gone"]), 1)
