@@ -332,4 +332,5 @@ def main(versions: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with us
     sys.exit(main(sys.argv[1:] or tuple(VERSIONS)))

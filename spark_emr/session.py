@@ -13,7 +13,7 @@ USED = (
     *("minio.endpoint", "minio.use_ssl", "minio.bucket", "minio.region"),
     *("minio.access_key", "minio.secret_key", "minio.session_token"),
     *("server.urls", "server.token", "client.region"),
-    *("pipeline.files", "pipeline.shards", "pipeline.shard_password"),
+    *("pipeline.files", "pipeline.shards", "pipeline.shard_password", "pipeline.ca_file"),
     "packs.grace",
 )
 """Settings that readers, sinks and steps go by. Others are not looked for in Spark's conf: each is a call into the JVM,

@@ -119,7 +119,8 @@ class _Rows:
         if "headers" in self._names:
             self._add_headers(extent.headers, own, kept)
         self.count += len(kept)
-        self.bytes += extent.size if payloads else 0
+        if payloads:  # decoded, they have another size
+            self.bytes += extent.size if extent.codec is None else sum(map(len, filter(None, payloads)))
 
     def _add_headers(self, shared: dict[str, str], own: dict[int, list[Any]], kept: Sequence[int]) -> None:
         end = self._header_ends[-1]

@@ -15,18 +15,31 @@ from typing import Any
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.journal import Segment, SegmentName, decode, newest_checkpoint, segments_of
 from minitoolstream.domain.keys import JOURNAL_PREFIX
+from minitoolstream.domain.limits import MAX_MESSAGES_PER_PACK
 from minitoolstream.domain.message import Extent, cut_extent
 from minitoolstream.ports import PayloadStore
 from spark_emr.reader.options import ReadOptions
 
 _AHEAD = 16
+_TRIES = 3
 _EVERYTHING = 2**31
 _SUBJECT = 3  # field of a message row
 _FIRST_SEQUENCE = 5  # field of a subject row
 
 
 async def journal_rows(store: PayloadStore, options: ReadOptions) -> list[Extent]:
-    """The subject's extents in the range, in order."""
+    """The subject's extents in the range, in order. Segments that went into another between a look and the read are
+    looked for again."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return await _rows_now(store, options)
+        except MtsError as error:
+            if error.code != "payload_missing" or not left:
+                raise
+    raise AssertionError
+
+
+async def _rows_now(store: PayloadStore, options: ReadOptions) -> list[Extent]:
     sizes = {found.name: found.size for found in await store.list_after(JOURNAL_PREFIX, "", _EVERYTHING)}
     segments = segments_of(sizes)
     if not segments:
@@ -40,7 +53,9 @@ async def journal_rows(store: PayloadStore, options: ReadOptions) -> list[Extent
     state = _State(options, end)
     checkpoint = newest_checkpoint(segments)
     least = checkpoint.number if checkpoint else 0
-    wanted = [one for one in segments if one.number >= least or (one.after < state.last and one.upto >= state.first)]
+    # A row that begins in the range may end so far behind it, and what became of it stands by its end.
+    last = state.last + MAX_MESSAGES_PER_PACK
+    wanted = [one for one in segments if one.number >= least or (one.after < last and one.upto >= state.first)]
     async for name, segment in _read_all(store, wanted, sizes):
         state.apply(segment, with_side=name.number >= least)
     return state.extents()
@@ -61,6 +76,8 @@ class _State:
         for row in segment.rows:
             if row[_SUBJECT] == subject and row[0] >= first and row[0] - row[7] < last:
                 self._rows[row[0]] = row
+            else:  # it may have lain in the range before some of its messages were deleted
+                self._rows.pop(row[0], None)
         for entry in segment.side if with_side else ():
             self._apply_side(*entry)
         for sequence in segment.removed:
@@ -77,7 +94,7 @@ class _State:
             self._heads[row[1]] = head
 
     def extents(self) -> list[Extent]:
-        if not self._known and not self._rows:
+        if not self._known:  # rows of one that was deleted may stand there until they are merged away
             raise MtsError(
                 "unknown_subject",
                 f"the journal knows no subject {self._options.subject}",

@@ -33,6 +33,8 @@ _GAP = 64 * KIB
 """Bytes of others that are read along rather than asking the store twice."""
 _LONGEST_GET = 16 * MIB
 _RANGE = 8 * MIB
+_DECODED = 64 * MIB
+"""Of decoded payloads that come at once, about: compressed ones may grow to hundreds of times their size."""
 PAYLOAD_PROBLEMS = frozenset({"payload_missing", "payload_gone", "checksum_mismatch", "size_mismatch", "too_large"})
 
 Locate = Callable[[str, int, int], Awaitable[list[Extent]]]
@@ -91,13 +93,15 @@ async def read_parts(
                 done, task = ahead.popleft()
                 waiting -= done
                 for stretch in await task:
-                    yield stretch
+                    for finished in reader.finished(stretch):
+                        yield finished
             ahead.append((size, asyncio.ensure_future(reader.read(planned))))
             waiting += size
         while ahead:
             _, task = ahead.popleft()
             for stretch in await task:
-                yield stretch
+                for finished in reader.finished(stretch):
+                    yield finished
     finally:
         for _, task in ahead:
             task.cancel()
@@ -198,8 +202,8 @@ def _joins(one: _Get, other: _Get) -> bool:
     return framed and near and max(one.last, other.last) - one.first < _LONGEST_GET
 
 
-def _without(extent: Extent, problem: str) -> Stretch:
-    return Stretch(extent, [None] * extent.count, dict.fromkeys(range(extent.count), problem))
+def _without(extent: Extent, problem: str, chunk: int | None = None) -> Stretch:
+    return Stretch(extent, [None] * extent.count, dict.fromkeys(range(extent.count), problem), chunk or 0)
 
 
 class _Reader:
@@ -209,8 +213,7 @@ class _Reader:
         self._locate = locate
 
     async def read(self, planned: _Get | Stretch) -> list[Stretch]:
-        found = [planned] if isinstance(planned, Stretch) else await self._get(planned)
-        return [self._judged(stretch) for stretch in found]
+        return [planned] if isinstance(planned, Stretch) else await self._get(planned)
 
     async def _get(self, get: _Get, *, again: bool = False) -> list[Stretch]:
         try:
@@ -218,47 +221,64 @@ class _Reader:
         except MtsError as error:
             if error.code not in PAYLOAD_PROBLEMS:
                 raise for_tasks(error, sequence=get.extents[0].sequence, object_name=get.object_name) from None
-            if not again and self._locate is not None and get.chunk is None:
-                return [one for extent in get.extents for one in await self._moved(extent, error.code)]
+            if not again and self._locate is not None:
+                return [one for extent in get.extents for one in await self._moved(extent, error.code, get.chunk)]
             if len(get.extents) > 1:  # one of them may be there all the same
                 return [one for extent in get.extents for one in await self._get(_alone(extent), again=True)]
-            return [_without(extent, error.code) for extent in get.extents]
+            if get.extents[0].count > 1:
+                return await self._what_is_left(get.extents[0], error.code)
+            return [_without(get.extents[0], error.code, get.chunk)]
         if get.chunk is not None:
             return [Stretch(get.extents[0], [body], chunk=get.chunk)]
         return [self._split(extent, body, get.first) for extent in get.extents]
 
+    async def _what_is_left(self, extent: Extent, problem: str) -> list[Stretch]:
+        """Of a pack that was cut off, the messages that lie before its end."""
+        found = await self._store.find(extent.object_name)
+        first, end, whole = extent.sequence - extent.count + 1, extent.byte_from or 0, 0
+        for size in extent.sizes or ():
+            end += FRAME_PREFIX + size
+            if found is None or end > found.size:
+                break
+            whole += 1
+        if whole in {0, extent.count}:
+            return [_without(extent, problem)]
+        there = await self._get(_alone(cut_extent(extent, first, first + whole - 1)), again=True)
+        return [*there, _without(cut_extent(extent, first + whole, extent.sequence), problem)]
+
     async def _bytes(self, get: _Get) -> bytes:
-        whole = get.extents[0].byte_from is None and get.chunk is None
-        if get.size <= _LONGEST_GET:
-            if whole:
-                return await self._store.get_whole(get.object_name, get.size)
-            return await self._store.get_range(get.object_name, get.first, get.last)
-        if whole:
+        unframed, size = get.extents[0].byte_from is None, get.extents[0].size
+        if unframed and get.chunk is None and get.size <= _LONGEST_GET:
+            return await self._store.get_whole(get.object_name, size)
+        if unframed:
             found = await self._store.find(get.object_name)
             if found is None:
                 raise MtsError("payload_missing", "the object store does not have the object")
-            if found.size != get.size:
-                raise MtsError("size_mismatch", f"the object has not {get.size} bytes")
+            if found.size != size:
+                raise MtsError("size_mismatch", f"the object has not {size} bytes")
+        if get.size <= _LONGEST_GET:
+            return await self._store.get_range(get.object_name, get.first, get.last)
         ranges = [(first, min(first + _RANGE - 1, get.last)) for first in range(get.first, get.last + 1, _RANGE)]
         pieces = await asyncio.gather(*(self._store.get_range(get.object_name, *span) for span in ranges))
         return b"".join(pieces)
 
-    async def _moved(self, extent: Extent, problem: str) -> list[Stretch]:
+    async def _moved(self, extent: Extent, problem: str, chunk: int | None) -> list[Stretch]:
         """A pack is written anew when one of its messages is deleted for good, or when it is compacted: look where
         the others are now. Messages that are gone from there too are missing."""
         assert self._locate is not None
         first = extent.sequence - extent.count + 1
         now = await self._locate(extent.subject, first, extent.sequence)
         if [one.object_name for one in now] == [extent.object_name]:
-            return await self._get(_alone(extent), again=True)
+            get = _get_of(extent, chunk, self._options)
+            return [get] if isinstance(get, Stretch) else await self._get(get, again=True)
         found: list[Stretch] = []
         for one in now:
-            get = _get_of(one, None, self._options)
+            get = _get_of(one, chunk, self._options)
             found += [get] if isinstance(get, Stretch) else await self._get(get, again=True)
         there = {one.extent.sequence - back for one in found for back in range(one.extent.count)}
         for sequence in range(first, extent.sequence + 1):
             if sequence not in there:
-                found.append(_without(cut_extent(extent, sequence, sequence), problem))
+                found.append(_without(cut_extent(extent, sequence, sequence), problem, chunk))
         return found
 
     def _split(self, extent: Extent, body: bytes, begin: int) -> Stretch:
@@ -271,19 +291,33 @@ class _Reader:
         else:
             payloads = _frames(extent, body, extent.byte_from - begin, stretch.problems)
         stretch.payloads = payloads
-        if extent.codec is not None and extent.codec != "raw" and self._options.decode:
-            self._decode(stretch, payloads)
         return stretch
 
-    def _decode(self, stretch: Stretch, payloads: list[bytes | None]) -> None:
-        first = stretch.extent.sequence - stretch.extent.count + 1
-        for index, payload in enumerate(payloads):
-            if payload is None:
-                continue
-            try:
-                payloads[index] = decode_now(payload, stretch.extent.codec, first + index)
-            except MtsError as error:
-                payloads[index], stretch.problems[index] = None, error.code
+    def finished(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Decoded and judged, when its turn has come: what is read ahead waits as it is stored, and what grows comes
+        some messages at a time."""
+        extent, stored = stretch.extent, stretch.payloads or []
+        chunked = self._options.chunked and extent.count == 1 and extent.size > self._options.large_bytes
+        if extent.codec in {None, "raw"} or not self._options.decode or chunked:
+            yield self._judged(stretch)
+            return
+        first, begin, size = extent.sequence - extent.count + 1, 0, 0
+        payloads: list[bytes | None] = []
+        for index, payload in enumerate(stored):
+            payloads.append(None if payload is None else self._decoded(stretch, index, payload))
+            size += len(payloads[-1] or b"")
+            if size >= _DECODED or index == len(stored) - 1:
+                problems = {at - begin: why for at, why in stretch.problems.items() if begin <= at <= index}
+                yield self._judged(Stretch(cut_extent(extent, first + begin, first + index), payloads, problems))
+                payloads, begin, size = [], index + 1, 0
+
+    def _decoded(self, stretch: Stretch, index: int, payload: bytes) -> bytes | None:
+        extent = stretch.extent
+        try:
+            return decode_now(payload, extent.codec, extent.sequence - extent.count + 1 + index)
+        except MtsError as error:
+            stretch.problems[index] = error.code
+            return None
 
     def _judged(self, stretch: Stretch) -> Stretch:
         """With `on_missing` fail, what is wrong with a payload ends the task."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -23,6 +25,7 @@ _VERSION = 1
 _IN_MEMORY = 256 * MIB
 """Of a file; a longer one waits on the node's disk, and goes on piece by piece."""
 _PIECE = 4 * MIB
+_TRIES = 3
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's own name for it; the id is kept in the query's checkpoint."""
 
@@ -73,7 +76,8 @@ def _put(place: Place, name: str, file: IO[bytes]) -> tuple[int, str]:
 
 
 def commit(place: Place, files: Sequence[Mapping[str, Any]], name: str = MANIFEST, **facts: Any) -> dict[str, Any]:
-    """Store the manifest: from now on these files count. `already_exists` when there is one."""
+    """Store the manifest: from now on these files count. `already_exists` when there is another's. After hours of work
+    a passing fault is not the end: it is tried again, and what is there then may be ours, whose answer was lost."""
     manifest = {
         "version": _VERSION,
         "rows": sum(file["rows"] for file in files),
@@ -81,7 +85,18 @@ def commit(place: Place, files: Sequence[Mapping[str, Any]], name: str = MANIFES
         **facts,
         "files": list(files),
     }
-    place.put_new(name, json.dumps(manifest, indent=1, default=str).encode(), "application/json")
+    body = json.dumps(manifest, indent=1, default=str).encode()
+    for left in reversed(range(_TRIES)):
+        try:
+            place.put_new(name, body, "application/json")
+        except MtsError as error:
+            if error.code == "already_exists" and place.get(name) == body:
+                break
+            if not left or not error.retryable:
+                raise
+            time.sleep(random.uniform(0.1, 0.5))  # noqa: S311  # nosec B311
+        else:
+            break
     return manifest
 
 

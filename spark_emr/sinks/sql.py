@@ -18,12 +18,17 @@ from minitoolstream.domain.errors import bad_request
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 _AT_ONCE = 1000
+_NO_VALUES = frozenset({"map", "array", "struct"})
 Connect = Callable[[], Any]
 
 
 def upsert(frame: Any, connect: Connect, table: str, key: Sequence[str]) -> int:
     """Insert the rows of a DataFrame, or set them where their key is there; how many."""
     columns = list(frame.columns)
+    for column in frame.schema.fields:
+        if column.dataType.typeName() in _NO_VALUES:
+            what = f"the column {column.name} is of type {column.dataType.simpleString()}, which no table takes"
+            raise bad_request(f"{what}: write to_json({column.name}) instead", field=column.name)
     statement = upsert_statement(table, columns, key)
     # An accumulator would count a repeated task twice.
     written = frame.rdd.mapPartitions(lambda rows: iter([write_rows(connect, statement, map(tuple, rows))]))

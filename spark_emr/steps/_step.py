@@ -59,23 +59,9 @@ class VerificationFailed(Exception):  # noqa: N818
         self.summary = summary
 
 
-_DOWN = frozenset(
+_TRY_AGAIN = frozenset(
     {"unavailable", "unreachable", "timeout", "request_timeout", "overloaded", "rate_limited", "database_unavailable"}
-)
-_WRONG = frozenset(
-    {
-        "bad_request",
-        "bad_config",
-        "not_configured",
-        "unauthorized",
-        "forbidden",
-        "unknown_subject",
-        "unknown_durable",
-        "not_found",
-        "already_exists",
-        "codec_not_allowed",
-        "dependency_missing",
-    }
+    | {"producer_fenced"}  # by another run of the same replay, which may have ended by then
 )
 DAMAGED = frozenset({"checksum_mismatch", "payload_missing", "payload_gone", "size_mismatch"})
 
@@ -86,13 +72,10 @@ def exit_code(error: BaseException) -> Exit:
         return Exit.NO_DATA
     if isinstance(error, VerificationFailed):
         return Exit.VERIFICATION_FAILED
-    if isinstance(error, MtsError):
-        if error.code in _WRONG:
-            return Exit.BAD_ARGUMENTS
+    if isinstance(error, MtsError) and error.code != "internal":
         if error.code in DAMAGED:
             return Exit.VERIFICATION_FAILED
-        if error.code in _DOWN or error.retryable:
-            return Exit.DEPENDENCY_DOWN
+        return Exit.DEPENDENCY_DOWN if error.code in _TRY_AGAIN or error.retryable else Exit.BAD_ARGUMENTS
     return Exit.UNCAUGHT
 
 

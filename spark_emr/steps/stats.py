@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minitoolstream.config import Settings
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import messages_of
 from minitoolstream.pipeline.places import Place
 from minitoolstream.services.core import Core
@@ -39,12 +40,8 @@ def work(run: Run) -> Mapping[str, Any]:
     args, settings = run.args, run.settings
     parallelism = run.spark.sparkContext.defaultParallelism
 
-    async def plan_all(core: Core) -> list[tuple[ReadOptions, Plan]]:
-        subjects = args.subject or await _all_subjects(core)
-        wanted = [options_of(args, subject=subject) for subject in subjects]
-        return [(options, await make_plan(core, options, parallelism)) for options in wanted]
-
-    plans = [(options, plan) for options, plan in with_core(settings, plan_all) if plan.messages]
+    found = with_core(settings, lambda core: plan_all(core, args, parallelism))
+    plans = [(options, plan) for options, plan in found if plan.messages]
     if not plans:
         raise NoData("the range holds no messages", subjects=len(args.subject or ()))
     facts = [told(run, options, plan) for options, plan in plans]
@@ -71,6 +68,19 @@ def work(run: Run) -> Mapping[str, Any]:
         "header": header,
         "values": dict(sorted(by_value.items(), key=lambda item: -int(item[1]["messages"]))[:_MOST_SHOWN]),
     }
+
+
+async def plan_all(core: Core, args: argparse.Namespace, parallelism: int) -> list[tuple[ReadOptions, Plan]]:
+    """Each subject once. Of all there are, one may be deleted meanwhile; one that was asked for must be there."""
+    planned = []
+    for subject in dict.fromkeys(args.subject or await _all_subjects(core)):
+        options = options_of(args, subject=subject)
+        try:
+            planned.append((options, await make_plan(core, options, parallelism)))
+        except MtsError as error:
+            if args.subject or error.code != "unknown_subject":
+                raise
+    return planned
 
 
 async def _all_subjects(core: Core) -> list[str]:

@@ -23,8 +23,8 @@ SELECT = "SELECT filename, shard, item, item_key, value FROM pipeline_result ORD
 
 
 class Kit:
-    def __init__(self, rows: ShardRows, connect: Callable[[], Any]) -> None:
-        self.rows = rows
+    def __init__(self, open_rows: Callable[[], ShardRows], connect: Callable[[], Any]) -> None:
+        self.rows, self.others = open_rows(), open_rows()
         self._connect = connect
 
     def stored(self) -> Stored:
@@ -42,16 +42,17 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kit]:
     if request.param == "sqlite":
         file = tmp_path / "shard.db"
         settings = load_settings({"MTS_HOME": str(tmp_path)}, cwd=tmp_path)
-        kit = Kit(open_shard(settings, f"sqlite:{file}"), lambda: sqlite3.connect(file))
+        kit = Kit(lambda: open_shard(settings, f"sqlite:{file}"), lambda: sqlite3.connect(file))
     else:
         server: MariadbServer = request.getfixturevalue("mariadb_server")
         name = f"test_{uuid.uuid4().hex}"
         environ = {"MTS_HOME": str(tmp_path), "MTS_PIPELINE_SHARD_PASSWORD": server.password}
         settings = load_settings(environ, cwd=tmp_path)
         login: Any = {"host": "127.0.0.1", "port": server.port, "user": server.user, "password": server.password}
-        kit = Kit(open_shard(settings, server.url(name)), lambda: pymysql.connect(**login, database=name))
+        kit = Kit(lambda: open_shard(settings, server.url(name)), lambda: pymysql.connect(**login, database=name))
     yield kit
     kit.rows.close()
+    kit.others.close()
 
 
 def rows(*keys: str) -> list[tuple[str, str]]:
@@ -92,3 +93,19 @@ def test_a_row_that_is_refused_changes_nothing(kit: Kit) -> None:
     with pytest.raises(MtsError):
         kit.rows.replace("f", 0, [*rows("b"), ("c", "no JSON")])
     assert [row[3] for row in kit.stored()] == ["a"]
+
+
+@pytest.mark.parametrize("kit", ["mariadb"], indirect=True)
+def test_who_is_overtaken_by_one_that_lost_the_task_sends_its_rows_all_the_same(kit: Kit) -> None:
+    class Overtaken(list[tuple[str, str]]):
+        times = 0
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            self.times += 1
+            if self.times == 1:  # what was there is deleted, nothing is written yet
+                kit.others.replace("f", 0, list(self[:]))
+            return super().__iter__()
+
+    kit.others.replace("g", 0, rows("a"))  # there is a table
+    kit.rows.replace("f", 0, Overtaken(rows("a", "b")))
+    assert [row[:4] for row in kit.stored()] == [("f", 0, 0, "a"), ("f", 0, 1, "b"), ("g", 0, 0, "a")]

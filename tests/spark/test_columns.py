@@ -16,7 +16,7 @@ from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.pipeline.places import Folder, place_of
 from spark_emr.loop import iterate
-from spark_emr.reader.columns import arrow_schema, batches, column_names, spark_schema
+from spark_emr.reader.columns import MOST_BYTES, arrow_schema, batches, column_names, spark_schema
 from spark_emr.reader.plan import Part
 from spark_emr.reader.read import Stretch, read_parts
 from spark_emr.sinks import parquet
@@ -98,6 +98,14 @@ def test_many_messages_come_in_batches_of_bounded_size() -> None:
     assert max(batch.num_rows for batch in made) <= 21_000
 
 
+def test_what_grew_when_it_was_decoded_is_counted_as_it_is() -> None:
+    async def stretches() -> AsyncGenerator[Stretch, None]:
+        for sequence in range(1, 5):
+            yield Stretch(plain(sequence, 10, codec="zstd"), [bytes(MOST_BYTES)])
+
+    assert [batch.num_rows for batch in iterate(batches(stretches(), ("sequence", "payload")))] == [1, 1, 1, 1]
+
+
 def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -118,6 +126,27 @@ def test_a_parquet_file_counts_when_the_manifest_names_it(store: MemoryPayloads,
         parquet.must_be_free(place)
     table = pq.read_table(io.BytesIO(place.get(parquet.read_manifest(place)["files"][0]["name"])))
     assert table.column("payload").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_a_manifest_whose_answer_was_lost_counts_and_anothers_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lossy(Folder):
+        lost = 2
+
+        def put_new(self, name: str, body: bytes, content_type: str = "") -> None:
+            self.lost -= 1
+            if self.lost > 0:
+                raise MtsError("unavailable", "the store does not answer")
+            super().put_new(name, body, content_type)
+            if self.lost == 0:
+                raise MtsError("unavailable", "its answer was lost")
+
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    made = parquet.commit(Lossy(tmp_path), [], run="mine")
+    assert parquet.read_manifest(Folder(tmp_path)) == made
+    with pytest.raises(MtsError, match="exists already"):
+        parquet.commit(Folder(tmp_path), [], run="another")
 
 
 def test_a_file_too_long_for_memory_goes_on_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

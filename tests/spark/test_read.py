@@ -9,7 +9,7 @@ import pytest
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import KIB, MIB
-from minitoolstream.domain.message import Extent
+from minitoolstream.domain.message import Extent, cut_extent
 from spark_emr.reader.plan import Part
 from spark_emr.reader.read import read_parts
 from tests.spark.kit import options, pack, payloads_of, plain, put_pack, put_plain, read
@@ -96,6 +96,34 @@ async def test_or_come_in_chunks(store: CountingPayloads) -> None:
     assert b"".join(payload or b"" for payload in payloads_of(found[1:])) == body
 
 
+@pytest.mark.parametrize(
+    ("stored", "problem"), [(None, "payload_missing"), (300, "size_mismatch"), (150, "size_mismatch")]
+)
+async def test_each_chunk_of_what_is_not_as_large_as_its_row_says_tells_so(
+    store: CountingPayloads, stored: int | None, problem: str
+) -> None:
+    extent = plain(2, 200 * KIB)
+    if stored is not None:
+        store.client_put(extent.object_name, bytes(stored * KIB))
+    wanted = options(large="chunks", large_bytes=100 * KIB, chunk_bytes=64 * KIB, on_missing="null")
+    found = [stretch async for stretch in read_parts(store, [Part(extent, 0, 4)], wanted)]
+    assert [(stretch.chunk, stretch.problems) for stretch in found] == [(n, {0: problem}) for n in range(4)]
+
+
+async def test_chunks_of_a_message_whose_pack_was_written_anew_are_found_again(store: CountingPayloads) -> None:
+    body = bytes(range(256)) * 1024
+    now = put_pack(store, 2, [b"small", body])
+
+    async def locate(subject: str, first: int, last: int) -> list[Extent]:
+        return [cut_extent(now, first, last)]
+
+    old = pack(2, [len(body)], name="_mts/packs/rewritten")
+    wanted = options(large="chunks", large_bytes=100 * KIB, chunk_bytes=64 * KIB)
+    found = [stretch async for stretch in read_parts(store, [Part(old, 0, 4)], wanted, locate)]
+    assert [stretch.chunk for stretch in found] == [0, 1, 2, 3]
+    assert b"".join(payload or b"" for payload in payloads_of(found)) == body
+
+
 async def test_a_large_frame_of_a_pack_comes_in_chunks_too(store: CountingPayloads) -> None:
     payloads = [b"a", bytes(range(256)) * 1024, b"b"]
     found = await read(
@@ -111,6 +139,20 @@ async def test_codecs_are_undone_unless_told_otherwise(store: CountingPayloads) 
     extent = put_plain(store, 1, stored, codec="gzip")
     assert payloads_of(await read(store, [extent])) == [b"hello"]
     assert payloads_of(await read(store, [extent], decode=False)) == [stored]
+
+
+async def test_a_pack_that_grows_when_it_is_decoded_comes_some_messages_at_a_time(
+    store: CountingPayloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_emr.reader.read._DECODED", 1000)
+    bodies = [bytes([number]) * 400 for number in range(5)]
+    stored = [*map(gzip.compress, bodies[:4]), b"not gzip"]
+    own = [[3, {"mine": "yes"}, None]]
+    found = await read(store, [put_pack(store, 9, stored, codec="gzip", own=own)], on_missing="null")
+    assert [(stretch.extent.sequence, stretch.extent.count) for stretch in found] == [(7, 3), (9, 2)]
+    assert payloads_of(found) == [*bodies[:4], None]
+    assert found[1].extent.own == [[0, {"mine": "yes"}, None]]
+    assert found[1].problems == {1: "checksum_mismatch"}
 
 
 def broken(store: MemoryPayloads) -> dict[str, Extent]:
@@ -150,6 +192,17 @@ async def test_a_damaged_frame_does_not_concern_its_neighbours(store: CountingPa
     found = await read(store, [extent], on_missing="null")
     assert payloads_of(found) == [b"one", None, b"three"]
     with pytest.raises(MtsError, match="message 2 "):
+        await read(store, [extent])
+
+
+async def test_a_pack_that_was_cut_off_has_what_lies_before_its_end(store: CountingPayloads) -> None:
+    extent = put_pack(store, 9, [b"seven", b"eight", b"nine"])
+    stored = store.objects[extent.object_name]
+    stored.body = stored.body[:-1]
+    found = await read(store, [extent], on_missing="null")
+    assert payloads_of(found) == [b"seven", b"eight", None]
+    assert [stretch.problems for stretch in found] == [{}, {0: "payload_missing"}]
+    with pytest.raises(MtsError, match="message 9 "):
         await read(store, [extent])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from minitoolstream.bootstrap import open_shard
+from minitoolstream.options import BY_KEY
 from spark_emr import run_step
 from spark_emr.reader.options import ReadOptions, option_name
 from spark_emr.session import USED, conf_name, session_settings
@@ -78,15 +81,19 @@ def test_settings_of_sparks_conf_go_before_and_only_those_in_use_are_asked_for()
 
 def test_every_setting_that_spark_code_reads_may_stand_in_sparks_conf() -> None:
     folders = ("spark_emr", "minitoolstream/pipeline", "minitoolstream/client", "minitoolstream/adapters/s3")
-    read = {
-        key
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        for key in re.findall(r"settings(?:\.secret\(|\[)['\"](\w+\.\w+)['\"]", path.read_text("utf-8"))
-    }
-    assert {"minio.bucket", "pipeline.shards", "client.region"} < read
+    sources = [path.read_text("utf-8") for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    sources.append(inspect.getsource(open_shard))
+    read = set(re.findall(r"settings(?:\.secret\(|\[)['\"](\w+\.\w+)['\"]", "".join(sources)))
+    assert {"minio.bucket", "pipeline.shards", "client.region", "pipeline.ca_file"} < read
     # What downloads of others are signed for: Spark's own reads go to the endpoint itself.
     assert read - {"minio.public_endpoint"} <= set(USED)
+
+
+def test_spark_hides_every_secret_that_may_stand_in_its_conf() -> None:
+    """In its UI, its logs and its event log: by the names that `spark.redaction.regex` fits unless set otherwise."""
+    secrets = {key for key in USED if BY_KEY[key].secret}
+    assert {"minio.secret_key", "tarantool.password", "server.token", "pipeline.shard_password"} <= secrets
+    assert all(re.search(r"(?i)secret|password|token|access[.]key", conf_name(key)) for key in secrets)
 
 
 def step_of(name: str) -> Step:

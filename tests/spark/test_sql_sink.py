@@ -145,3 +145,5 @@ def test_a_frame_ends_in_mariadb_however_often_it_is_written(spark: Any, databas
     assert upsert(frame, database, "orders", ["sequence"]) == 500
     assert upsert(frame, database, "orders", ["sequence"]) == 500
     assert orders(database) == [(number, f"order {number}", 0) for number in range(500)]
+    with pytest.raises(MtsError, match=r"headers is of type map<string,int>.*to_json\(headers\)"):
+        upsert(frame.selectExpr("sequence", "map('a', 1) AS headers"), database, "orders", ["sequence"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from minitoolstream.domain.errors import MtsError
 from spark_emr.errors import for_tasks, from_traceback
+from spark_emr.reader import ReadOptions
+from spark_emr.steps import stats
 from spark_emr.steps._step import Exit, NoData, Run, Step, VerificationFailed, main
 
 
@@ -44,11 +48,16 @@ def test_a_step_ends_with_its_summary_in_json(capsys: pytest.CaptureFixture[str]
     ("error", "code"),
     [
         (ValueError("a defect"), Exit.UNCAUGHT),
+        (MtsError("internal", "a defect of the host"), Exit.UNCAUGHT),
         (MtsError("bad_request", "from > to"), Exit.BAD_ARGUMENTS),
+        (MtsError("cannot_write", "the folder may not be written"), Exit.BAD_ARGUMENTS),
+        (MtsError("too_large", "the other subject takes no such payload"), Exit.BAD_ARGUMENTS),
+        (MtsError("quota_exceeded", "the other subject is full"), Exit.BAD_ARGUMENTS),
         (NoData("nothing there"), Exit.NO_DATA),
         (VerificationFailed("one is damaged"), Exit.VERIFICATION_FAILED),
         (MtsError("checksum_mismatch", "message 7 is damaged"), Exit.VERIFICATION_FAILED),
         (MtsError("unavailable", "the store is away"), Exit.DEPENDENCY_DOWN),
+        (MtsError("producer_fenced", "another run goes on with it"), Exit.DEPENDENCY_DOWN),
         (MtsError("unreachable", "the host is away", retryable=True), Exit.DEPENDENCY_DOWN),
     ],
 )
@@ -88,3 +97,24 @@ def test_an_error_of_a_task_is_known_again_by_the_text_of_its_traceback() -> Non
     assert found is not None
     assert (found.code, found.message, found.details) == ("checksum_mismatch", "message 7 is damaged", {"sequence": 7})
     assert from_traceback("java.lang.OutOfMemoryError") is None
+
+
+async def test_stats_of_all_subjects_do_not_end_at_one_that_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def make_plan(_core: Any, options: ReadOptions, _parallelism: int) -> str:
+        if options.subject == "gone":
+            raise MtsError("unknown_subject", "there is no such subject")
+        return f"plan of {options.subject}"
+
+    async def subjects(_after: str, _limit: int) -> tuple[list[dict[str, str]], bool]:
+        return [{"subject": "gone"}, {"subject": "orders"}], False
+
+    monkeypatch.setattr(stats, "make_plan", make_plan)
+    core: Any = SimpleNamespace(metadata=SimpleNamespace(subjects=subjects))
+    planned = await stats.plan_all(core, Namespace(subject=None), 1)
+    assert [options.subject for options, _ in planned] == ["orders"]
+    planned = await stats.plan_all(core, Namespace(subject=["orders", "orders"]), 1)
+    assert [options.subject for options, _ in planned] == ["orders"]
+    with pytest.raises(MtsError):
+        await stats.plan_all(core, Namespace(subject=["gone"]), 1)

@@ -20,7 +20,9 @@ _ANSWER_SECONDS = 15
 _LOCK_SECONDS = 5  # below that: the server says so before we would hang up
 _IDLE_SECONDS = 5.0
 _TRIES = 5
-_LOCK_WAIT, _DEADLOCK = 1205, 1213
+_LOCK_WAIT, _DEADLOCK, _ALREADY_THERE = 1205, 1213, 1062
+_OVERTAKEN = frozenset({_LOCK_WAIT, _DEADLOCK, _ALREADY_THERE})
+"""Another transaction was faster, also with a row that was not there when this one looked: it is tried again."""
 _PASSING = frozenset({_LOCK_WAIT, _DEADLOCK, 1040, 1053, 1152, 1158, 1159, 1160, 1161, 1290, 1836, 1927})
 """Of the server's errors those that pass: too many connections, stopping, read-only while a replica takes over."""
 _CLIENTS = range(2000, 3000)
@@ -85,7 +87,7 @@ class MysqlSession:
             except pymysql.MySQLError as error:
                 code = error.args[0] if error.args else None
                 self._drop()
-                if code not in {_LOCK_WAIT, _DEADLOCK} or attempt == _TRIES - 1:
+                if code not in _OVERTAKEN or attempt == _TRIES - 1:
                     raise self._translated(code, getattr(error, "original_exception", None)) from error
             except BaseException:
                 self._rollback()
