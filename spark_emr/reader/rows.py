@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ async def find_bounds(core: Core, options: ReadOptions) -> Bounds:
     return Bounds(first, last)
 
 
-async def tarantool_rows(core: Core, options: ReadOptions, bounds: Bounds) -> AsyncIterator[list[Extent]]:
+async def tarantool_rows(core: Core, options: ReadOptions, bounds: Bounds) -> AsyncGenerator[list[Extent], None]:
     """Page by page, cut where the range begins and ends."""
     walk = core.metadata.walk_extents(options.subject, bounds.first, bounds.last, partition=options.partition)
     async with aclosing(walk):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.client import Client
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.pipeline.places import place_of
 from spark_emr.following import Follower
 from spark_emr.reader import read_options
@@ -75,29 +76,34 @@ def test_each_message_reaches_parquet_and_foreach_batch_once_though_the_driver_i
     assert client.consumers.get(subject, "files").lag == 0
 
 
-def test_a_place_belongs_to_one_checkpoint(spark: Any, stack: Live, tmp_path: Path) -> None:
-    """Another query counts its batches from 0 too: they are not taken for those that are there."""
-    place, source = place_of(str(tmp_path / "place"), stack.settings), tmp_path / "source"
-    source.mkdir()
+def test_a_query_goes_on_in_bounded_batches_and_its_place_is_no_others(
+    spark: Any, stack: Live, client: Client, subject: str, tmp_path: Path
+) -> None:
+    """Spark tells a source where its checkpoint stands. Another query counts its batches from 0 too: they are not taken
+    for those that are there."""
+    place = place_of(str(tmp_path / "place"), stack.settings)
 
-    def run(checkpoint: str, line: str) -> Any:
-        (source / line).write_text(line)
+    def run(checkpoint: str, messages: int) -> None:
+        for _ in range(messages):
+            client.publish(subject, b"x")
+        reader = spark.readStream.format("minitoolstream").option("subject", subject).option("batchMessages", 2)
         query = (
-            spark.readStream.text(str(source))
+            reader.load()
             .writeStream.foreachBatch(lambda frame, batch: write_batch(frame, batch, place))
             .option("checkpointLocation", str(tmp_path / checkpoint))
-            .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
-        return query
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
 
-    run("first", "one")
-    run("first", "two")
-    manifests = [name for name in place.names("batch-") if name.endswith(".json")]
-    assert [read_manifest(place, name)["rows"] for name in manifests] == [1, 1]
+    run("first", 3)
+    run("first", 3)
+    manifests = [read_manifest(place, name) for name in place.names("batch-") if name.endswith(".json")]
+    assert [manifest["rows"] for manifest in manifests] == [2, 1, 2, 1]
     with pytest.raises(Exception, match="is of another query"):
-        run("second", "three")
+        run("second", 0)
 
 
 def follower(stack: Live, subject: str, **options: str) -> Follower:
@@ -131,14 +137,34 @@ def test_what_a_stream_has_done_with_shows_as_its_durables_position(stack: Live,
 
 
 def test_batches_can_be_bounded(stack: Live, client: Client, subject: str) -> None:
-    client.publish_batch(subject, [b"x"] * 100)
-    following = follower(stack, subject, batchMessages="30", durable="d")
-    begin = following.begin()
-    assert following.latest() == begin + 30
-    following.between(begin, begin + 30)
-    assert following.latest() == begin + 60
-    following.commit(begin + 30)
-    assert follower(stack, subject, batchMessages="30", durable="d").latest() == begin + 60
+    sequences: list[int] = []
+    for _ in range(10):
+        client.publish(f"{subject}-other", b"sequences of others do not count")
+        sequences += [result.unwrap().sequence or 0 for result in client.publish_batch(subject, [b"x"] * 10)]
+    following = follower(stack, subject, batchMessages="35", durable="d")
+    assert following.latest() == sequences[34]
+    following.between(following.begin(), sequences[34])
+    assert following.latest() == sequences[69]
+    following.commit(sequences[34])
+    restarted = follower(stack, subject, batchMessages="15", durable="d")
+    told = restarted.between(sequences[69], sequences[69])
+    assert told is None  # planned before it was killed, maybe not written
+    assert restarted.latest() == sequences[84]
+    assert client.consumers.get(subject, "d").last_sequence == sequences[34]
+    restarted.between(sequences[69], sequences[84])
+    restarted.between(sequences[84], sequences[94])
+    assert restarted.latest() == sequences[99]
+
+
+def test_a_new_query_begins_where_it_was_when_spark_first_asked(stack: Live, client: Client, subject: str) -> None:
+    """Spark asks how far it may read first, and only then where it begins."""
+    first = client.publish(subject, b"x").sequence or 0
+    following = follower(stack, subject, start="new", batchMessages="1", durable="d")
+    assert following.latest() == first
+    client.publish(subject, b"y")
+    assert following.begin() == first
+    with pytest.raises(MtsError, match=r"back to"):
+        following.between(first, first - 1)
 
 
 @pytest.mark.parametrize("wrong", [{"toSequence": "9"}, {"toTime": "9"}, {"plan": "journal"}])
