@@ -154,8 +154,10 @@ def _coverage_is_enough() -> bool:
 
 
 def _environ() -> dict[str, str]:
+    # Where Python may keep no bytecode, each of the hundreds of programs that tests start compiles itself anew.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # Absolute, since hosts that tests start in other folders are measured too.
-    return {**os.environ, "COVERAGE_FILE": str(_BUILD / ".coverage")}
+    return {**kept, "COVERAGE_FILE": str(_BUILD / ".coverage")}
 
 
 if __name__ == "__main__":
