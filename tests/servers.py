@@ -92,10 +92,14 @@ class StoreServer(Server):
     bucket: str = "minitoolstream"
     region: str = "us-east-1"
     root: Credentials = field(default_factory=lambda: Credentials(new_access_key(), new_secret()), repr=False)
+    _s3: Any = field(default=None, init=False, repr=False)
 
     def s3(self) -> Any:
-        """boto3's client with root's credentials, to look at the store from outside."""
-        return buckets.client("s3", self.endpoint, self.root, self.region)
+        """boto3's client with root's credentials, to look at the store from outside. Made once: that takes longer than
+        most calls."""
+        if self._s3 is None:
+            self._s3 = buckets.client("s3", self.endpoint, self.root, self.region)
+        return self._s3
 
 
 @dataclass
@@ -215,7 +219,7 @@ def start_minio(
         extra_environ=extra_env,
     )
     server.start()
-    s3 = buckets.client("s3", server.endpoint, server.root, server.region)
+    s3 = server.s3()
     buckets.ensure_bucket(s3, server.bucket)
     if webhook_url:
         buckets.notify_webhook(s3, server.bucket, server.region)
