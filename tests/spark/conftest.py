@@ -44,6 +44,7 @@ CONNECTION = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that need the session run in one test worker, or each would start its own."""
     for item in items:
