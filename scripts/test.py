@@ -50,9 +50,14 @@ class Counts:
 
 
 def main(arguments: list[str]) -> int:
-    tarantool = _get_servers(Console())
-    if check.main():
-        return 1
+    console = Console()
+    luacheck = check.get_luacheck(console)
+    # Beside MinIO's build, which leaves a core free while it downloads and while it links.
+    with ThreadPoolExecutor(max_workers=2) as two:
+        checks = check.begin(luacheck, two)
+        tarantool = _get_servers(console)
+        if check.outcome(checks):
+            return 1
     lua = _lua_tests(tarantool)
     python, code = _python_tests(arguments)
     covered = _coverage_is_enough() if not arguments else True
