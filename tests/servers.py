@@ -27,6 +27,8 @@ from minitoolstream.stack.program import Program, on_path
 from tests.certificates import certificate
 
 READY_WITHIN = 90.0
+UNMEASURED = {"COVERAGE_PROCESS_START": "", "COVERAGE_PROCESS_CONFIG": ""}
+"""The environment of processes whose coverage would tell nothing: to begin with it takes longer than most imports."""
 
 
 @dataclass
