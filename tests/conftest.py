@@ -87,7 +87,7 @@ def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassa
     """It is dear: tests that use it are of the xdist group `cassandra`, so that one worker starts one."""
     server = start_cassandra(tmp_path_factory.mktemp("cassandra"))
     yield server
-    server.stop()
+    server.kill()  # to stop would take seconds, and nothing of it is kept
 
 
 @pytest.fixture(scope="session")
