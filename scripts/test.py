@@ -130,8 +130,9 @@ def _python_tests(arguments: list[str]) -> tuple[Counts, int]:
         old.unlink()
     report = _BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
-    # Tests that share one dear thing, as a Spark session, name a group and run in one worker.
-    workers = ["-n", os.environ.get("WORKERS", "auto"), "--dist", "loadgroup"]
+    # Tests that share one dear thing, as a Spark session, name a group and run in one worker. Many wait for a server or
+    # for time to pass: there is one worker more than cores.
+    workers = ["-n", os.environ.get("WORKERS") or str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
     command = ["-m", "coverage", "run", "-m", "pytest", "-q", *workers, f"--junitxml={report}", *arguments]
     done = subprocess.run([sys.executable, *command], cwd=tools.ROOT, env=_environ(), check=False)
     return (_junit_counts(report) if report.exists() else Counts(failed=1)), done.returncode
