@@ -50,9 +50,14 @@ class Counts:
 
 
 def main(arguments: list[str]) -> int:
-    tarantool = _get_servers(Console())
-    if check.main():
-        return 1
+    console = Console()
+    luacheck = check.get_luacheck(console)
+    # Beside MinIO's build, which leaves a core free while it downloads and while it links.
+    with ThreadPoolExecutor(max_workers=2) as two:
+        checks = check.begin(luacheck, two)
+        tarantool = _get_servers(console)
+        if check.outcome(checks):
+            return 1
     lua = _lua_tests(tarantool)
     python, code = _python_tests(arguments)
     covered = _coverage_is_enough() if not arguments else True
@@ -125,8 +130,9 @@ def _python_tests(arguments: list[str]) -> tuple[Counts, int]:
         old.unlink()
     report = _BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
-    # Tests that share one dear thing, as a Spark session, name a group and run in one worker.
-    workers = ["-n", os.environ.get("WORKERS", "auto"), "--dist", "loadgroup"]
+    # Tests that share one dear thing, as a Spark session, name a group and run in one worker. Many wait for a server or
+    # for time to pass: there is one worker more than cores.
+    workers = ["-n", os.environ.get("WORKERS") or str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
     command = ["-m", "coverage", "run", "-m", "pytest", "-q", *workers, f"--junitxml={report}", *arguments]
     done = subprocess.run([sys.executable, *command], cwd=tools.ROOT, env=_environ(), check=False)
     return (_junit_counts(report) if report.exists() else Counts(failed=1)), done.returncode
@@ -154,8 +160,10 @@ def _coverage_is_enough() -> bool:
 
 
 def _environ() -> dict[str, str]:
+    # Where Python may keep no bytecode, each of the hundreds of programs that tests start compiles itself anew.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # Absolute, since hosts that tests start in other folders are measured too.
-    return {**os.environ, "COVERAGE_FILE": str(_BUILD / ".coverage")}
+    return {**kept, "COVERAGE_FILE": str(_BUILD / ".coverage")}
 
 
 if __name__ == "__main__":

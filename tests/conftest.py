@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -26,6 +27,16 @@ from tests.servers import (
 hypothesis_settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
 hypothesis_settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis_settings.load_profile("steady")
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
+def pytest_group_modules(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture of their module run in one worker, or each worker would set it up."""
+    for item in items:
+        info: Any = getattr(item, "_fixtureinfo", None)
+        shared = info and any(made[-1].scope == "module" for made in info.name2fixturedefs.values())
+        if shared and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
 
 
 @pytest.hookimpl(trylast=True)
@@ -76,7 +87,7 @@ def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassa
     """It is dear: tests that use it are of the xdist group `cassandra`, so that one worker starts one."""
     server = start_cassandra(tmp_path_factory.mktemp("cassandra"))
     yield server
-    server.stop()
+    server.kill()  # to stop would take seconds, and nothing of it is kept
 
 
 @pytest.fixture(scope="session")

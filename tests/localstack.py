@@ -15,7 +15,7 @@ from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
 from minitoolstream.stack.program import Program
 from minitoolstream.stack.venvs import private_venv
-from tests.servers import StoreServer
+from tests.servers import UNMEASURED, StoreServer
 
 KEY = "test"
 """The one key whose signatures LocalStack knows how to check."""
@@ -58,8 +58,7 @@ def start_localstack(folder: Path) -> LocalStack:
             "DNS_ADDRESS": "0",
             "DISABLE_EVENTS": "1",
             "SKIP_SSL_CERT_DOWNLOAD": "1",
-            "COVERAGE_PROCESS_START": "",
-            "COVERAGE_PROCESS_CONFIG": "",
+            **UNMEASURED,
         },
     )
     server = LocalStack(

@@ -27,6 +27,8 @@ from minitoolstream.stack.program import Program, on_path
 from tests.certificates import certificate
 
 READY_WITHIN = 90.0
+UNMEASURED = {"COVERAGE_PROCESS_START": "", "COVERAGE_PROCESS_CONFIG": ""}
+"""The environment of processes whose coverage would tell nothing: to begin with it takes longer than most imports."""
 
 
 @dataclass
@@ -92,10 +94,14 @@ class StoreServer(Server):
     bucket: str = "minitoolstream"
     region: str = "us-east-1"
     root: Credentials = field(default_factory=lambda: Credentials(new_access_key(), new_secret()), repr=False)
+    _s3: Any = field(default=None, init=False, repr=False)
 
     def s3(self) -> Any:
-        """boto3's client with root's credentials, to look at the store from outside."""
-        return buckets.client("s3", self.endpoint, self.root, self.region)
+        """boto3's client with root's credentials, to look at the store from outside. Made once: that takes longer than
+        most calls."""
+        if self._s3 is None:
+            self._s3 = buckets.client("s3", self.endpoint, self.root, self.region)
+        return self._s3
 
 
 @dataclass
@@ -215,7 +221,7 @@ def start_minio(
         extra_environ=extra_env,
     )
     server.start()
-    s3 = buckets.client("s3", server.endpoint, server.root, server.region)
+    s3 = server.s3()
     buckets.ensure_bucket(s3, server.bucket)
     if webhook_url:
         buckets.notify_webhook(s3, server.bucket, server.region)

@@ -13,7 +13,7 @@ from minitoolstream.stack.http import ask
 from minitoolstream.stack.ministack import get_ministack
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.processes import Launch
-from tests.servers import Server
+from tests.servers import UNMEASURED, Server
 
 REGION = "us-east-1"
 KEY = "test"
@@ -68,8 +68,7 @@ def start_emulator(folder: Path) -> Emulator:
             "AWS_SECRET_ACCESS_KEY": KEY,
             # The functions bring all they need; what is measured here is not what runs there.
             "PYTHONPATH": "",
-            "COVERAGE_PROCESS_START": "",
-            "COVERAGE_PROCESS_CONFIG": "",
+            **UNMEASURED,
         },
     )
     server = Emulator(launch, port=port)

@@ -1,6 +1,9 @@
 """The whole pipeline in a process that kills itself behind its nth call with an effect; 0: never.
 
-python -m tests.faults.pipeline_child SUBJECT FILENAME N
+python -m tests.faults.pipeline_child SUBJECT
+
+Each line `FILENAME N` of its input is run in a fork, since most of such a short life would go into imports; the answer
+is a line `CODE CALLS`: how the fork ended, and how many calls it made.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -24,6 +28,8 @@ from minitoolstream.ports import ShardRows
 
 T = TypeVar("T")
 SHARDS = range(2)
+WITHIN = 120
+"""Seconds that a run may take; then it is killed by another signal."""
 
 
 class Killer:
@@ -76,10 +82,30 @@ def run_pipeline(settings: Settings, subject: str, filename: str) -> None:
 
 
 def main() -> None:
-    killer = Killer(int(sys.argv[3]))
+    for line in sys.stdin:
+        filename, after = line.split()
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(tell, b"%d" % _calls(filename, int(after)))
+            os._exit(0)
+        os.close(tell)
+        with os.fdopen(told) as calls:
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            sys.stdout.write(f"{code} {calls.read() or 0}\n")
+            sys.stdout.flush()
+
+
+def _calls(filename: str, kill_after: int) -> int:
+    signal.alarm(WITHIN)
+    killer = Killer(kill_after)
     arm(killer)
-    run_pipeline(load_settings(), sys.argv[1], sys.argv[2])
-    sys.stdout.write(f"{killer.calls}\n")
+    try:
+        run_pipeline(load_settings(), sys.argv[1], filename)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    return killer.calls
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,22 @@ class World:
         """In this process, to its end."""
         run_pipeline(load_settings(self.environ, cwd=self.live.folder), SUBJECT, filename)
 
-    def run_killed(self, filename: str, kill_after: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tests.faults.pipeline_child", SUBJECT, filename, str(kill_after)]
-        return subprocess.run(
-            command, cwd=ROOT, env=self.environ, capture_output=True, text=True, timeout=120, check=False
-        )
+    @contextmanager
+    def killed_runs(self) -> Iterator[Callable[[str, int], tuple[int, int]]]:
+        """A run in another process, killed behind so many calls: how it ended, and how many calls it made."""
+        command = [sys.executable, "-m", "tests.faults.pipeline_child", SUBJECT]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=ROOT, env=self.environ, stdin=pipe, stdout=pipe, text=True) as runs:
+            assert runs.stdin
+            assert runs.stdout
+            stdin, stdout = runs.stdin, runs.stdout
+
+            def run(filename: str, kill_after: int) -> tuple[int, int]:
+                print(filename, kill_after, file=stdin, flush=True)
+                code, calls = stdout.readline().split()
+                return int(code), int(calls)
+
+            yield run
 
     def rows(self, filename: str) -> list[tuple[int, int, str, Any]]:
         found: list[tuple[int, int, str, Any]] = []
@@ -86,18 +98,18 @@ def world(tmp_path_factory: pytest.TempPathFactory, mariadb_server: MariadbServe
 
 
 def test_killed_between_any_two_steps_the_next_run_ends_with_the_same_rows(world: World) -> None:
-    whole = world.run_killed("whole", 0)
-    assert whole.returncode == 0, whole.stderr
-    calls, expected = int(whole.stdout), world.rows("whole")
-    assert calls > 20
-    assert sum(value["messages"] for *_, value in expected) == 201
-    for at in range(1, calls):
-        name = f"killed-{at}"
-        killed = world.run_killed(name, at)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        world.run(name)
-        assert world.rows(name) == expected, f"killed behind call {at}"
-        assert world.statuses(name) == {"done"}
+    with world.killed_runs() as run:
+        code, calls = run("whole", 0)
+        expected = world.rows("whole")
+        assert code == 0
+        assert calls > 20
+        assert sum(value["messages"] for *_, value in expected) == 201
+        for at in range(1, calls):
+            name = f"killed-{at}"
+            assert run(name, at)[0] == -signal.SIGKILL
+            world.run(name)
+            assert world.rows(name) == expected, f"killed behind call {at}"
+            assert world.statuses(name) == {"done"}
 
 
 def test_no_secret_is_told_by_a_run_that_fails(world: World) -> None:

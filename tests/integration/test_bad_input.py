@@ -24,7 +24,6 @@ LINES = {"content-type": "application/x-ndjson"}
 FRAMES = {"content-type": "application/vnd.mts.frames"}
 RAW = {"content-type": "text/plain"}
 DEEP = 100_000
-CLIENTS: dict[str, Any] = {}
 
 
 def counters(live: Live) -> dict[str, Any]:
@@ -34,15 +33,8 @@ def counters(live: Live) -> dict[str, Any]:
 
 def objects(live: Live) -> int:
     """Payloads and packs: the journal and backups are written by the clock."""
-    pages = store(live).get_paginator("list_objects_v2").paginate(Bucket=live.minio.bucket)
+    pages = live.minio.s3().get_paginator("list_objects_v2").paginate(Bucket=live.minio.bucket)
     return sum(not entry["Key"].startswith(OWN) for page in pages for entry in page.get("Contents", ()))
-
-
-def store(live: Live) -> Any:
-    """Making a client takes longer than all it does here, so one is kept."""
-    if live.minio.endpoint not in CLIENTS:
-        CLIENTS[live.minio.endpoint] = live.minio.s3()
-    return CLIENTS[live.minio.endpoint]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from minitoolstream.stack.get_java import get_java
 from minitoolstream.stack.get_spark import find_spark, packages_of
 from tests.live import Live, start_live
-from tests.servers import MinioServer
+from tests.servers import UNMEASURED, MinioServer
 
 ROOT = Path(__file__).resolve().parents[2]
 _spark = find_spark()
@@ -44,6 +44,7 @@ CONNECTION = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that need the session run in one test worker, or each would start its own."""
     for item in items:
@@ -60,6 +61,7 @@ def spark_environ() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(PACKAGES)]),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **UNMEASURED,
     }
 
 
@@ -80,6 +82,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, minio_server: MinioServer) -
 @pytest.fixture(scope="session")
 def spark(stack: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on two local cores, with the stack's addresses and secrets in its conf."""
+    measured = {name: os.environ.get(name, "") for name in UNMEASURED}
     os.environ.update(spark_environ())
     from pyspark.sql import SparkSession
 
@@ -92,6 +95,7 @@ def spark(stack: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
     for name, value in conf.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    os.environ.update(measured)
     session.sparkContext.setLogLevel("ERROR")
     # Only now: what the builder is given stands in the process list.
     for key in CONNECTION:
