@@ -40,7 +40,7 @@ from tests.servers import MinioServer, start_cassandra, start_minio
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 IN_FLIGHT = 32
 FLOOR, COPY_FLOOR = 0.7, 0.8
-PARTS = ("statements", "load", "copies")
+PARTS = ("statements", "load", "copies", "copies-sqlite")
 COUNTS = {10 * KIB: 1200, MIB: 200, 16 * MIB: 24}
 """Copies of a round, by their size."""
 TYPE = "application/octet-stream"
@@ -222,7 +222,8 @@ def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
 async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> None:
     # The load may go on in a later run: its engine stays where it is.
     cassandra = start_cassandra((load.folder if "load" in only else folder) / "cassandra")
-    servers = {name: start_minio(folder / name) for name in ("a", "b")} if "copies" in only else {}
+    copies = {"copies", "copies-sqlite"} & set(only)
+    servers = {name: start_minio(folder / name) for name in ("a", "b")} if copies else {}
     for name, bucket in {"a": "messages", "b": "plain"}.items() if servers else ():
         servers[name].s3().create_bucket(Bucket=bucket)
     try:
@@ -247,6 +248,7 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             await bench.warm_up(2_000 if quick else 20_000)
             await _copies(bench, folder, servers, "on Cassandra")
             await bench.kit.store.close()
+        if "copies-sqlite" in only:
             bench.kit = catalog_kit(folder)
             await _copies(bench, folder, servers, "on SQLite")
             await bench.kit.store.close()

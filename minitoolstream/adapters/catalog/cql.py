@@ -19,6 +19,8 @@ _IN_A_BATCH = 50
 _IN_A_PARTITION = 100
 _BATCH_BYTES = 3 * KIB
 """Of several partitions in one batch: servers warn of 5 KiB with what they add, and refuse 50."""
+_PARTITIONS_IN_A_BATCH = 8
+"""A server writes them one after the other, and waits for its log each time: more are sent side by side."""
 _KEYS_AT_ONCE = 32
 """Rows that one statement asks for: each costs less than a statement of its own, and few nodes are waited for."""
 
@@ -86,17 +88,17 @@ class CqlCatalog:
             partitions.setdefault(bound.routing_key, []).append(bound)
         batches: list[list[Any]] = []
         packed: list[Any] = []
-        room = 0
+        room = places = 0
         for some in partitions.values():
             size = sum(len(value) for bound in some for value in bound.values if isinstance(value, bytes))
             if size > _BATCH_BYTES:  # of one partition it may be more
                 batches += [some[at : at + _IN_A_PARTITION] for at in range(0, len(some), _IN_A_PARTITION)]
                 continue
-            if size > room:
-                packed, room = [], _BATCH_BYTES
+            if size > room or not places:
+                packed, room, places = [], _BATCH_BYTES, _PARTITIONS_IN_A_BATCH
                 batches.append(packed)
             packed += some
-            room -= size
+            room, places = room - size, places - 1
         await _gather(self._send(batch, logged=False) for batch in batches)
 
     async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
