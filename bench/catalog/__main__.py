@@ -27,6 +27,7 @@ from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.catalog_tables import BY_OWNER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, cid_of
+from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.domain.pin import Pin, Wish
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services.copy_content import key_of
@@ -39,8 +40,9 @@ from tests.servers import MinioServer, start_cassandra, start_minio
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 IN_FLIGHT = 32
 FLOOR, COPY_FLOOR = 0.7, 0.8
-PARTS = ("statements", "load", "copies")
-KIB = 1024
+PARTS = ("statements", "load", "copies", "copies-sqlite")
+COUNTS = {10 * KIB: 1200, MIB: 200, 16 * MIB: 24}
+"""Copies of a round, by their size."""
 TYPE = "application/octet-stream"
 
 
@@ -107,12 +109,24 @@ class Bench:
         rate = await _rate([partial(create_pin, self.kit.core, ALICE, cid, Wish()) for cid in cids])
         self.add("a whole pin: row, placement, lists, queue, event, counters", rate, "pins/s")
 
-    async def copies(self, peers: S3Peers, size: int, label: str, *, from_peer: bool = False, warm_up: int = 1) -> None:
+    async def warm_up(self, contents: int) -> None:
+        """A JVM takes long to be as fast as it gets: the reconciler's statements, its stores in memory."""
+        kit = self.kit
+        for peer, zone in (("a", "source"), ("b", "target")):
+            kit.peers.add(peer, zone)
+        for number in range(0, contents, 500):
+            bodies = [f"warm {number + at}".encode() for at in range(500)]
+            for body in bodies:
+                kit.kit.payloads.client_put(key_of(cid_of(body)), body)
+            await self._wanted([_of_content(cid_of(one), len(one), from_peer=False) for one in bodies], from_peer=False)
+            assert (await reconcile_copies(kit.core)).copied == len(bodies)
+
+    async def copies(self, peers: S3Peers, size: int, label: str, *, from_peer: bool = False) -> None:
         """What the reconciler copies a second, against the same copies without it: same client, as many at once."""
         ratios, rates, core = [], [], self.kit.core
-        count = (200 if self.quick else 600) if size < 1024 * KIB else (60 if self.quick else 200)
+        count = COUNTS[size] // (3 if self.quick else 1)
         source, plain = (peers.payloads("a") if from_peer else core.payloads), peers.payloads("plain")
-        for number in range(-warm_up, self.rounds):
+        for number in range(-1, self.rounds):
             bodies = [f"{label} {number} {at} ".encode().ljust(size, b"x") for at in range(count)]
             cids = [cid_of(body) for body in bodies]
             puts = [
@@ -208,7 +222,8 @@ def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
 async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> None:
     # The load may go on in a later run: its engine stays where it is.
     cassandra = start_cassandra((load.folder if "load" in only else folder) / "cassandra")
-    servers = {name: start_minio(folder / name) for name in ("a", "b")} if "copies" in only else {}
+    copies = {"copies", "copies-sqlite"} & set(only)
+    servers = {name: start_minio(folder / name) for name in ("a", "b")} if copies else {}
     for name, bucket in {"a": "messages", "b": "plain"}.items() if servers else ():
         servers[name].s3().create_bucket(Bucket=bucket)
     try:
@@ -230,8 +245,10 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
                 bench.add(*row)
         if "copies" in only:
             bench.kit, _ = await kit_of("copies")
-            await _copies(bench, folder, servers, "on Cassandra", warm_up=1 if quick else 6)
+            await bench.warm_up(2_000 if quick else 20_000)
+            await _copies(bench, folder, servers, "on Cassandra")
             await bench.kit.store.close()
+        if "copies-sqlite" in only:
             bench.kit = catalog_kit(folder)
             await _copies(bench, folder, servers, "on SQLite")
             await bench.kit.store.close()
@@ -241,17 +258,15 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             server.kill()
 
 
-async def _copies(
-    bench: Bench, folder: Path, servers: dict[str, MinioServer], engine: str, *, warm_up: int = 1
-) -> None:
-    """`warm_up`: rounds before those that count; a JVM takes long to be as fast as it gets."""
+async def _copies(bench: Bench, folder: Path, servers: dict[str, MinioServer], engine: str) -> None:
     a = servers["a"]
     peers = S3Peers(peers_of(folder, servers))
     messages = S3Payloads(SigV4(a.endpoint, "messages", a.region, *keys_of(a)))
     bench.kit.core.peers, bench.kit.core.payloads = peers, messages
-    await bench.copies(peers, 10 * KIB, f"10 KiB, {engine}", warm_up=warm_up)
+    await bench.copies(peers, 10 * KIB, f"10 KiB, {engine}")
     await bench.copies(peers, 10 * KIB, f"10 KiB from a peer, {engine}", from_peer=True)
-    await bench.copies(peers, 1024 * KIB, f"1 MiB, {engine}")
+    await bench.copies(peers, MIB, f"1 MiB, {engine}")
+    await bench.copies(peers, 16 * MIB, f"16 MiB, {engine}")
     await messages.close()
     await peers.close()
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 
 from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
@@ -21,7 +20,8 @@ from minitoolstream.services.place_copies import listed
 from tests.catalog_kit import NOON, CatalogKit
 
 OWNER = "many"
-_IN_FLIGHT = 16
+_IN_FLIGHT = 4
+_TOGETHER = 100
 _AT_ONCE = 5000
 Row = tuple[str, float, str, float | None, str]
 
@@ -76,12 +76,11 @@ def _told(samples: list[dict[str, float]]) -> Iterator[Row]:
 
 async def _write(kit: CatalogKit, first: int, upto: int) -> None:
     """Rows of pins as they are when their copies have been made, a pin a second backwards from noon."""
-    rows = (change for number in range(first, upto) for change in _rows(number))
-    batches = iter(lambda: list(islice(rows, kit.store.batch)), [])
+    parts = iter([(at, min(at + _TOGETHER, upto)) for at in range(first, upto, _TOGETHER)])
 
     async def work() -> None:
-        for batch in batches:
-            await kit.store.write(batch)
+        for one, other in parts:
+            await kit.store.write_each([change for number in range(one, other) for change in _rows(number)])
 
     await asyncio.gather(*(work() for _ in range(_IN_FLIGHT)))
 

@@ -40,9 +40,6 @@ class CatalogStore(Protocol):
     """Rows of the catalog's tables. Every failure is an MtsError; `unavailable` when the engine is down, and then what
     was being written may or may not be."""
 
-    batch: int
-    """Changes that one `write` should have at most: engines split, or warn of, larger ones."""
-
     async def get(self, table: Table, key: Key) -> Row | None: ...
 
     async def get_many(self, table: Table, keys: Sequence[Key]) -> list[Row | None]: ...
@@ -61,6 +58,9 @@ class CatalogStore(Protocol):
 
     async def write_each(self, changes: Sequence[Change]) -> None:
         """The same, each for itself: faster where nothing depends on all of them being there."""
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        """As `write_each`; what is in a step is there before anything of the next."""
 
     async def put_new(self, table: Table, row: Mapping[str, Any], life: int | None = None) -> Row | None:
         """Written unless there is a row of this key: that one is returned then."""

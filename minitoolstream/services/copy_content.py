@@ -113,12 +113,14 @@ async def _there_already(cid: Cid, target: PayloadStore, key: str) -> int | None
 
 
 async def _copy(cid: Cid, target: PayloadStore, key: str, source: Source, in_parts: asyncio.Semaphore) -> int:
-    begin, size = await _begin(source)
-    if size <= PART:
-        _check(cid, hashlib.sha256(begin).digest())
-        await _put(cid, target, key, begin)
-        return size
-    del begin  # others may be on their way for long
+    size = source.size
+    if size is None or size <= PART:
+        begin, size = await _begin(source)
+        if size <= PART:
+            _check(cid, hashlib.sha256(begin).digest())
+            await _put(cid, target, key, begin)
+            return size
+        del begin  # others may be on their way for long
     async with in_parts:
         if await _there_already(cid, target, key) is None:
             await _copy_parts(cid, target, key, source, size)
@@ -129,7 +131,7 @@ async def _begin(source: Source) -> tuple[bytes, int]:
     """The first part, which is most often the whole, and the size of all."""
     if source.size is None:
         return await source.store.get_begin(source.key, PART)
-    last = source.first + min(source.size, PART) - 1
+    last = source.first + source.size - 1
     return await source.store.get_range(source.key, source.first, last) if source.size else b"", source.size
 
 

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
 from minitoolstream.domain.cid import read_binary
@@ -107,14 +108,10 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
     running: set[asyncio.Task[None]] = set()
     due = core.wall()
 
-    async def settle(entry: Row, rows: tuple[Row | None, Row | None]) -> None:
+    async def settle(content: Content) -> None:
         async with contents:
-            if number not in share.slices:
-                return
-            pin, placement = rows
-            cid = read_binary(entry["cid_bin"])
-            known = pin_of(pin) if pin else None
-            await Content(run, cid, entry, known, placement or {}, core.wall()).settle()
+            if number in share.slices:
+                await content.settle()
 
     try:
         while True:
@@ -126,9 +123,12 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
             )
             # What is still running may be among these: its rows were read before it ended.
             await _all(running)
-            running = {
-                asyncio.create_task(settle(*one)) for one in zip(fresh, zip(pins, placements, strict=True), strict=True)
-            }
+            page = [_content(run, *one) for one in zip(fresh, pins, placements, strict=True)]
+            if number not in share.slices:
+                break
+            placed, by_peer = zip(*(content.begin() for content in page), strict=True) if page else ((), ())
+            await run.writing.write(list(chain(*placed)), list(chain(*by_peer)))
+            running = {asyncio.create_task(settle(content)) for content in page}
             if len(entries) < _PAGE:
                 break
             after = (entries[-1]["due"], entries[-1]["cid_bin"])
@@ -137,6 +137,11 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _content(run: Run, entry: Row, pin: Row | None, placement: Row | None) -> Content:
+    known = pin_of(pin) if pin else None
+    return Content(run, read_binary(entry["cid_bin"]), entry, known, placement or {}, run.core.wall())
 
 
 def _first_of_each(entries: list[Row]) -> list[Row]:

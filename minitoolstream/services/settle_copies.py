@@ -68,6 +68,7 @@ class Content:
     now: datetime
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, MtsError] = field(default_factory=dict)
+    wanted: frozenset[str] = _NONE
     changed: bool = False
     """Somebody has changed the pin since it was read."""
 
@@ -91,16 +92,31 @@ class Content:
     def _set(self, name: str) -> frozenset[str]:
         return frozenset(self.placement.get(name, _NONE))
 
+    @property
+    def _held(self) -> frozenset[str]:
+        return self._set("actual")
+
+    def _wanted(self) -> frozenset[str]:
+        return desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
+
+    def begin(self) -> tuple[list[Change], list[Change]]:
+        """Two steps to be written before it is settled: where it shall be, and where copies may be from now on, so that
+        whoever dies leaves none that no row names; then the same by peer, which the end writes, too."""
+        self.wanted = self._wanted()
+        before, missing = self._set("desired"), self.wanted - self._held
+        rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
+        placement = rows[0].row if rows and isinstance(rows[0], Put) else self._key
+        marks = {"in_progress": missing} if missing else None
+        return [Put(PLACEMENTS, placement, plus=marks)] if rows or marks else [], rows[1:]
+
     async def settle(self) -> None:
+        """What `begin` told has been written."""
         self.counts.looked_at += 1
+        self.now = self.core.wall()
         if self.pin is None and not self.placement:
             await self._forget_unless_new()
             return
-        held = self._set("actual")
-        wanted = desired_of(self.pin, self.run.peers, held) if self.pin is not None else _NONE
-        before = self._set("desired")
-        if wanted != before and self.pin is not None:
-            await self.run.writing.write(assigned(self.pin, before, wanted, self.now))
+        held, wanted = self._held, self.wanted
         made = await self._copy(wanted - held) if wanted - held else _NONE
         have = held | made
         # A copy that is not wanted goes when those that are wanted are there: never fewer than before.
@@ -109,15 +125,13 @@ class Content:
         await self._finish(wanted, have - gone, made, gone)
 
     async def _forget_unless_new(self) -> None:
-        if self.now - self.entry["due"] < _MAYBE_COMING:
-            await self.run.writing.write([look_at(self.cid, self.entry["due"] + _MAYBE_COMING), self._done()])
-        else:
-            await self.run.writing.write([self._done()])
+        new = self.now - self.entry["due"] < _MAYBE_COMING
+        later = [look_at(self.cid, self.entry["due"] + _MAYBE_COMING)] if new else []
+        await self.run.writing.write(later, [self._done()])
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
-        await self.run.writing.write([Put(PLACEMENTS, self._key, plus={"in_progress": missing})])
-        held = sorted(self._set("actual"))
+        held = sorted(self._held)
 
         async def copy(peer: str) -> None:
             try:
@@ -128,7 +142,8 @@ class Content:
             except MtsError as error:
                 self.problems[peer] = error
 
-        await asyncio.gather(*map(copy, missing))
+        # One alone needs no task of its own.
+        await (asyncio.gather(*map(copy, missing)) if len(missing) > 1 else copy(*missing))
         self.counts.copied += len(self.sizes)
         self.counts.failed += len(self.problems)
         self.counts.bytes += sum(self.sizes.values())
@@ -189,22 +204,22 @@ class Content:
             row["size"] = size
         changed = {"actual": made, "failed": failed}
         over = {"in_progress": made | failed | gone, "failed": (made | gone) & self._set("failed")}
-        changes: list[Change] = [
-            Put(
-                PLACEMENTS,
-                {**self._key, **row, "updated_at": self.now},
-                plus={name: some for name, some in changed.items() if some},
-                minus={name: some for name, some in over.items() if some},
-            ),
+        placement = Put(
+            PLACEMENTS,
+            {**self._key, **row, "updated_at": self.now},
+            plus={name: some for name, some in changed.items() if some},
+            minus={name: some for name, some in over.items() if some},
+        )
+        by_peer: list[Change] = [
             *(Put(BY_PEER, self._peer_row(peer)) for peer in made | failed),
             *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
         ]
         await self._note_full()
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
-        # All in one: whoever dies before leaves it to be looked at.
         later = [] if settled and not self.changed else [look_at(self.cid, soon(self.now, next_look(tries)))]
-        await self.run.writing.write([*changes, *later, self._done()])
+        # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
+        await self.run.writing.write([*by_peer, *later], [placement], [self._done()])
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}

@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
 _UNDER_WAY = 2
+_MOST = 500
+"""Changes that are written at once."""
+_Steps = Sequence[Sequence[Change]]
 
 
 class Together:
-    """What comes while others are being written goes with the next. Changes of one call are never split, and they are
-    there when it returns, as with the store's own `write`."""
+    """What comes while others are being written goes with the next. Steps of one call keep their order, and are there
+    when it returns, as with the store's own `write_in_order`."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
-        self._waiting: deque[tuple[Sequence[Change], asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[_Steps, asyncio.Future[None]]] = deque()
         self._writing: set[asyncio.Task[None]] = set()
 
-    async def write(self, changes: Sequence[Change]) -> None:
-        if not changes:
+    async def write(self, *steps: Sequence[Change]) -> None:
+        if not any(steps):
             return
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((changes, done))
+        self._waiting.append((steps, done))
         if len(self._writing) < _UNDER_WAY:
             task = asyncio.create_task(self._write())
             self._writing.add(task)
@@ -34,9 +38,10 @@ class Together:
 
     async def _write(self) -> None:
         while self._waiting:
-            batch, callers = self._next()
+            calls, callers = self._next()
+            steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
             try:
-                await self._store.write(batch)
+                await self._store.write_in_order(steps)
             except BaseException as error:  # every caller gets it
                 for caller in callers:
                     if not caller.done():
@@ -46,11 +51,17 @@ class Together:
                     if not caller.done():
                         caller.set_result(None)
 
-    def _next(self) -> tuple[list[Change], list[asyncio.Future[None]]]:
-        batch: list[Change] = []
+    def _next(self) -> tuple[list[_Steps], list[asyncio.Future[None]]]:
+        calls: list[_Steps] = []
         callers: list[asyncio.Future[None]] = []
-        while self._waiting and (not batch or len(batch) + len(self._waiting[0][0]) <= self._store.batch):
-            changes, caller = self._waiting.popleft()
-            batch += changes
+        count = 0
+        while self._waiting and (not calls or count + _length(self._waiting[0][0]) <= _MOST):
+            steps, caller = self._waiting.popleft()
+            calls.append(steps)
             callers.append(caller)
-        return batch, callers
+            count += _length(steps)
+        return calls, callers
+
+
+def _length(steps: _Steps) -> int:
+    return sum(map(len, steps))

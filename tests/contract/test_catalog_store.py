@@ -100,6 +100,23 @@ async def test_more_are_read_than_one_statement_asks_for(store: CatalogStore) ->
     assert await store.get_many(OWNER_DAYS, []) == []
 
 
+async def test_many_rows_large_and_small_of_many_partitions_and_of_one_are_written(store: CatalogStore) -> None:
+    numbers = range(400, 550)
+    large = {number: {"mts.note": "x" * 4000} if number % 7 == 0 else {} for number in numbers}
+    pins = [Put(PINS, {**pin_row(number), "metadata": large[number]}) for number in numbers]
+    rows = [{"slice": 9, "due": NOON, "cid_bin": cid(number).binary} for number in numbers]
+    await store.write_in_order([pins, [Put(QUEUE, row) for row in rows]])
+    found = await store.get_many(PINS, [key(number) for number in numbers])
+    assert [row and row["metadata"] for row in found] == list(large.values())
+    assert len(await store.page(QUEUE, (9,), 200)) == len(numbers)
+
+
+async def test_what_a_step_writes_the_next_may_end(store: CatalogStore) -> None:
+    row = {"slice": 10, "due": NOON, "cid_bin": cid(1).binary}
+    await store.write_in_order([[Put(QUEUE, row)], [], [Delete(QUEUE, (10, NOON, cid(1).binary))]])
+    assert await store.page(QUEUE, (10,), 9) == []
+
+
 async def test_elements_of_sets_come_and_go_for_themselves(store: CatalogStore) -> None:
     names = dict(zip(PLACEMENTS.key, key(8), strict=True))
     await store.write([Put(PLACEMENTS, {**names, "actual": frozenset("a"), "failed": frozenset("b")})])

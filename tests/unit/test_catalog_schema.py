@@ -94,6 +94,14 @@ class Heard:
         self.texts.append(text)
         return Answer([{"[applied]": True}] if conditional else [], None)
 
+    async def prepare(self, text: str) -> Heard:
+        self.texts.append(text)
+        return self
+
+    def bind(self, _given: Any) -> None: ...
+
+    async def send(self, _bound: None) -> None: ...
+
 
 async def test_statements_are_of_the_forms_that_scylladb_has_too() -> None:
     store, heard = CqlCatalog(PLACE, list), Heard()

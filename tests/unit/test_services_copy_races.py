@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,11 +14,14 @@ from minitoolstream.domain.pin import Wish
 from minitoolstream.ports import StoredPart
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services import copy_content
+from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
 from tests.unit.test_services_copies import BODY, CID, holders, placement, published, run, status
+from tests.unit.test_services_pins import DiedError
 
 OTHER = b"other byte"
 assert len(OTHER) == len(BODY)
@@ -41,13 +44,15 @@ class Meanwhile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def write(self, changes: Sequence[Change]) -> None:
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
         leave = any(
-            isinstance(one, Put) and one.table is PLACEMENTS and "actual" in (one.minus or {}) for one in changes
+            isinstance(one, Put) and one.table is PLACEMENTS and "actual" in (one.minus or {})
+            for step in steps
+            for one in step
         )
         if leave and self._before:
             await self._once()
-        await self._store.write(changes)
+        await self._store.write_in_order(steps)
         if leave and not self._before:
             await self._once()
 
@@ -163,3 +168,41 @@ async def test_a_huge_content_has_no_more_parts_than_a_store_takes(
     await run(kit)
     (peer,) = holders(kit)
     assert kit.peers.stores[peer].objects[key_of(CID)].etag.endswith("-4")
+
+
+class Dying:
+    """A store that writes change by change, as an engine without a transaction may, and dies at the n-th."""
+
+    def __init__(self, store: Any, writes: int) -> None:
+        self._store, self._left = store, writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        for change in (change for step in steps for change in step):
+            self._left -= 1
+            if self._left < 0:
+                raise DiedError
+            await self._store.write([change])
+
+
+@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("copies", [3, 0])
+async def test_a_reconciler_that_dies_between_any_two_rows_leaves_no_copy_that_no_row_names(
+    kit: CatalogKit, writes: int, copies: int
+) -> None:
+    await published(kit, rf=3)
+    kit.advance(5)
+    kit.core.catalog = cast(Any, Dying(kit.store, writes))
+    with pytest.raises(DiedError):
+        await reconcile_copies(kit.core)
+    kit.core.catalog = kit.store
+    if not copies:
+        await let_go(kit.core, CID, [f"m/{BODY.hex()[:20]}"])
+    kit.advance(120)
+    await run(kit)
+    await run(kit)
+    assert len(holders(kit)) == copies
+    assert holders(kit) == ((await placement(kit))["actual"] if copies else set())
+    assert (await check_catalog(kit.core, deep=True)).found == []

@@ -313,7 +313,7 @@ class Dying:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name not in {"write", "write_each", "put_new", "put_if", "delete_if", "add"}:
+        if name not in {"write", "write_each", "write_in_order", "put_new", "put_if", "delete_if", "add"}:
             return method
 
         async def call(*args: Any, **more: Any) -> Any:

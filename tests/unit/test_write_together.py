@@ -11,23 +11,31 @@ import pytest
 from minitoolstream.domain.catalog_tables import CLAIMS
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.ports.catalog import Change, Delete
+from minitoolstream.services import write_together
 from minitoolstream.services.write_together import Together
 
 MOST = 20
 
 
+@pytest.fixture(autouse=True)
+def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_together, "_MOST", MOST)
+
+
 class Slow:
     """Writes when it is told to; a batch with the key `bad` fails."""
 
-    batch = MOST
-
     def __init__(self) -> None:
-        self.batches: list[list[str]] = []
+        self.steps: list[list[list[str]]] = []
         self.go_on = asyncio.Event()
 
-    async def write(self, changes: Sequence[Change]) -> None:
-        names = [change.key[0] for change in changes if isinstance(change, Delete)]
-        self.batches.append(names)
+    @property
+    def batches(self) -> list[list[str]]:
+        return [[name for step in steps for name in step] for steps in self.steps]
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        self.steps.append([[change.key[0] for change in step if isinstance(change, Delete)] for step in steps])
+        names = self.batches[-1]
         await self.go_on.wait()
         if "bad" in names:
             raise unavailable("away")
@@ -63,6 +71,20 @@ async def test_changes_of_one_call_are_never_split() -> None:
     for call in [*calls, large]:
         names = [change.key[0] for change in call if isinstance(change, Delete)]
         assert sum(set(names) <= set(batch) for batch in store.batches) == 1
+
+
+async def test_steps_keep_their_order_beside_those_of_others() -> None:
+    store: Any = Slow()
+    together = Together(store)
+    calls = [
+        together.write(changes(f"{number}-0"), changes(f"{number}-1"), changes(f"{number}-2")) for number in range(9)
+    ]
+    tasks = [*await started(together, changes("alone")), *map(asyncio.ensure_future, calls)]
+    store.go_on.set()
+    await asyncio.gather(*tasks)
+    for steps in store.steps:
+        assert all(name.endswith(f"-{at}") for at, step in enumerate(steps) for name in step if name != "alone")
+    assert sum(map(len, store.batches)) == 1 + 9 * 3
 
 
 async def test_a_call_returns_when_its_changes_are_there_and_not_sooner() -> None:

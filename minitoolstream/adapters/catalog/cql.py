@@ -1,4 +1,4 @@
-"""The catalog in Cassandra or ScyllaDB, by what both have: tables, logged batches, conditional writes, counters."""
+"""The catalog in Cassandra or ScyllaDB, by what both have: tables, batches, conditional writes, counters."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import Any, TypeVar
 from minitoolstream.adapters.catalog.cql_migrate import applied_versions, migrate
 from minitoolstream.adapters.catalog.cql_session import AT_ONCE, CqlPlace, CqlSession
 from minitoolstream.adapters.catalog.migrations import Migration
-from minitoolstream.adapters.catalog.values import cql_readers
+from minitoolstream.adapters.catalog.values import from_cql
 from minitoolstream.domain.catalog_tables import Table
+from minitoolstream.domain.limits import KIB
 from minitoolstream.ports.catalog import Change, Key, Put, Row
 
 T = TypeVar("T")
 _IN_A_BATCH = 50
+_IN_A_PARTITION = 100
+_BATCH_BYTES = 3 * KIB
+"""Of several partitions in one batch: servers warn of 5 KiB with what they add, and refuse 50."""
+_PARTITIONS_IN_A_BATCH = 8
+"""A server writes them one after the other, and waits for its log each time: more are sent side by side."""
 _KEYS_AT_ONCE = 32
 """Rows that one statement asks for: each costs less than a statement of its own, and few nodes are waited for."""
 
 
 class CqlCatalog:
-    batch = 20  # some 4 KiB: servers warn of 5
-
     def __init__(self, place: CqlPlace, migrations: Callable[[], Sequence[Migration]]) -> None:
         self._session = CqlSession(place)
         self._keyspace = place.keyspace
@@ -33,7 +37,7 @@ class CqlCatalog:
         if text is None:
             text = self._gets[table.name] = f"{self._select(table)} WHERE {_equal(table.key)}"
         rows = (await self._session.ask(text, key)).rows
-        return _rows(table, rows)[0] if rows else None
+        return from_cql(table, rows)[0] if rows else None
 
     async def get_many(self, table: Table, keys: Sequence[Key]) -> list[Row | None]:
         if len(table.key) > 2:  # every column's values would be combined with those of all others
@@ -50,7 +54,7 @@ class CqlCatalog:
             return [row] if row is not None else []
         text = f"{self._select(table)} WHERE {' AND '.join(f'{name} IN ?' for name in table.key)}"
         values = [list({key[at] for key in keys}) for at in range(len(table.key))]
-        return _rows(table, (await self._session.ask(text, values)).rows)
+        return from_cql(table, (await self._session.ask(text, values)).rows)
 
     async def page(
         self, table: Table, partition: Key, limit: int, *, after: Key = (), until: Key = (), descending: bool = False
@@ -64,37 +68,65 @@ class CqlCatalog:
         if descending:
             text += f" ORDER BY {', '.join(f'{name} DESC' for name in table.clustering)}"
         answer = await self._session.ask(f"{text} LIMIT ?", [*given, limit], page=limit + 1)
-        return _rows(table, answer.rows)
+        return from_cql(table, answer.rows)
 
     async def walk(self, table: Table, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
         place = bytes.fromhex(cursor) if cursor else None
         answer = await self._session.ask(self._select(table), page=limit, cursor=place)
-        return _rows(table, answer.rows), answer.cursor.hex() if answer.cursor else None
+        return from_cql(table, answer.rows), answer.cursor.hex() if answer.cursor else None
 
     async def write(self, changes: Sequence[Change]) -> None:
-        if len(changes) == 1:
-            await self._change(changes[0])
+        # Of more than a server takes in one, the first are written before the last.
+        for at in range(0, len(changes), _IN_A_BATCH):
+            await self._send(await self._bound(changes[at : at + _IN_A_BATCH]), logged=True)
+
+    async def write_each(self, changes: Sequence[Change]) -> None:
+        """Batches without a log: what a statement costs beyond its row is paid once, and rows of one partition are
+        one change for the server."""
+        partitions: dict[bytes, list[Any]] = {}
+        for bound in await self._bound(changes):
+            partitions.setdefault(bound.routing_key, []).append(bound)
+        batches: list[list[Any]] = []
+        packed: list[Any] = []
+        room = places = 0
+        for some in partitions.values():
+            size = sum(len(value) for bound in some for value in bound.values if isinstance(value, bytes))
+            if size > _BATCH_BYTES:  # of one partition it may be more
+                batches += [some[at : at + _IN_A_PARTITION] for at in range(0, len(some), _IN_A_PARTITION)]
+                continue
+            if size > room or not places:
+                packed, room, places = [], _BATCH_BYTES, _PARTITIONS_IN_A_BATCH
+                batches.append(packed)
+            packed += some
+            room, places = room - size, places - 1
+        await _gather(self._send(batch, logged=False) for batch in batches)
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        for step in steps:
+            await self.write_each(step)
+
+    async def _bound(self, changes: Sequence[Change]) -> list[Any]:
+        statements = [self._statement(change) for change in changes]
+        return [(await self._session.prepare(text)).bind(given) for text, given in statements]
+
+    async def _send(self, bound: Sequence[Any], *, logged: bool) -> None:
+        if len(bound) == 1:
+            await self._session.send(bound[0])
             return
         from cassandra.query import BatchStatement, BatchType
 
-        # Of more than a server takes in one, the first are written before the last.
-        for at in range(0, len(changes), _IN_A_BATCH):
-            batch = BatchStatement(BatchType.LOGGED)
-            for change in changes[at : at + _IN_A_BATCH]:
-                text, given = self._statement(change)
-                batch.add((await self._session.prepare(text)).bind(given))
-            batch.is_idempotent = True
-            await self._session.send(batch)
-
-    async def write_each(self, changes: Sequence[Change]) -> None:
-        await _gather(self._change(change) for change in changes)
+        batch = BatchStatement(BatchType.LOGGED if logged else BatchType.UNLOGGED)
+        for one in bound:
+            batch.add(one)
+        batch.is_idempotent = True
+        await self._session.send(batch)
 
     async def put_new(self, table: Table, row: Mapping[str, Any], life: int | None = None) -> Row | None:
         text, given = self._insert(table, row, " IF NOT EXISTS", life)
         rows = (await self._session.ask(text, given, conditional=True)).rows
         if rows[0]["[applied]"]:
             return None
-        return _rows(table, [[rows[0].get(name) for name in table.types]])[0]
+        return from_cql(table, [[rows[0].get(name) for name in table.types]])[0]
 
     async def put_if(self, table: Table, row: Mapping[str, Any], expected: Mapping[str, Any]) -> Row | None:
         changed = [name for name in row if name not in table.key]
@@ -128,10 +160,6 @@ class CqlCatalog:
     async def close(self) -> None:
         await self._session.close()
 
-    async def _change(self, change: Change) -> None:
-        text, given = self._statement(change)
-        await self._session.ask(text, given)
-
     def _statement(self, change: Change) -> tuple[str, list[Any]]:
         if not isinstance(change, Put):
             text = f"DELETE FROM {self._name(change.table)} WHERE {_equal(change.table.key)}"  # noqa: S608 # nosec B608
@@ -163,15 +191,6 @@ class CqlCatalog:
 
 def _equal(names: Iterable[str]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
-
-
-def _rows(table: Table, found: Iterable[Sequence[Any]]) -> list[Row]:
-    names = tuple(table.types)
-    rows = [dict(zip(names, values, strict=True)) for values in found]
-    for name, read in cql_readers(table):
-        for row in rows:
-            row[name] = read(row[name])
-    return rows
 
 
 async def _gather(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -19,12 +19,11 @@ T = TypeVar("T")
 _ENDS = "ends_at"
 """A column of ours in each table: when the row goes by itself, in unix milliseconds."""
 _TIDY_EVERY = 1000
+_NONE: frozenset[str] = frozenset()
 
 
 class SqliteCatalog:
     """Names of tables and columns come from the schema, all that callers give goes in as a parameter."""
-
-    batch = 500
 
     def __init__(self, database: Database, migrations: Callable[[], Sequence[Migration]]) -> None:
         self._database = database
@@ -76,6 +75,9 @@ class SqliteCatalog:
 
     async def write_each(self, changes: Sequence[Change]) -> None:
         await self.write(changes)
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        await self.write([change for step in steps for change in step])  # a commit costs more than a row
 
     async def put_new(self, table: Table, row: Mapping[str, Any], life: int | None = None) -> Row | None:
         def put(cursor: Cursor) -> Row | None:
@@ -206,14 +208,19 @@ def _select(cursor: Cursor, table: Table, rest: str, given: Sequence[Any]) -> li
     ]
 
 
+def _sets(cursor: Cursor, table: Table, key: Key, names: Sequence[str]) -> dict[str, frozenset[str]]:
+    where, given = _equal(table, table.key, key)
+    cursor.execute(f"SELECT {', '.join(names)} FROM {table.name} WHERE {where} AND {_LIVES}", [*given, _now()])  # noqa: S608 # nosec B608
+    found = [*cursor.fetchall(), [None] * len(names)]
+    return {name: from_sql(table.types[name], value) for name, value in zip(names, found[0], strict=True)}
+
+
 def _put(cursor: Cursor, put: Put) -> None:
     table, row = put.table, dict(put.row)
     if put.plus or put.minus:
-        key = tuple(row[name] for name in table.key)
-        there = _get(cursor, table, key) or {}
-        for name in {*(put.plus or ()), *(put.minus or ())}:
-            lost = (put.minus or {}).get(name, frozenset())
-            row[name] = (there.get(name, frozenset()) - lost) | (put.plus or {}).get(name, frozenset())
+        plus, minus = put.plus or {}, put.minus or {}
+        there = _sets(cursor, table, tuple(row[name] for name in table.key), sorted({*plus, *minus}))
+        row |= {name: (some - minus.get(name, _NONE)) | plus.get(name, _NONE) for name, some in there.items()}
     life = put.life or table.life
     given = [to_sql(table.types[name], value) for name, value in row.items()]
     given.append(_now() + life * 1000 if life else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from minitoolstream.domain.catalog_tables import Table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
 _MS = timedelta(milliseconds=1)
 _SQL_TYPES = {"blob": "BLOB", "text": "TEXT", "double": "REAL"}
 
@@ -53,22 +54,30 @@ def from_sql(kind: str, value: Any) -> Any:
     return bool(value) if kind == "boolean" else value
 
 
-def _aware(value: datetime | None) -> datetime | None:
-    """The driver's times are naive and UTC."""
-    return value.replace(tzinfo=UTC) if value is not None else None
-
-
-def _reader(kind: str) -> Callable[[Any], Any] | None:
-    """What makes a value that the driver returned one that the port promises; None where it is one already."""
+def _reader(kind: str) -> Callable[[Iterable[Any]], Iterable[Any]] | None:
+    """What makes a column that the driver returned one that the port promises; None where it is one already."""
     if kind.startswith("set"):
-        return lambda value: frozenset(value or ())
+        return lambda column: map(frozenset, (value or () for value in column))
     if kind.startswith("map"):
-        return lambda value: dict(value or {})
-    return {"timestamp": _aware, "counter": lambda value: value or 0}.get(kind)
+        return lambda column: map(dict, (value or () for value in column))
+    if kind == "timestamp":  # naive and UTC; by a sum, since `replace` takes ten times as long
+        return lambda column: [_EPOCH + (value - _NAIVE_EPOCH) if value is not None else None for value in column]
+    return (lambda column: (value or 0 for value in column)) if kind == "counter" else None
 
 
 @cache
-def cql_readers(table: Table) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def _readers(table: Table) -> tuple[tuple[int, Callable[[Iterable[Any]], Iterable[Any]]], ...]:
     """Of the columns that need one."""
-    readers = ((name, _reader(kind)) for name, kind in table.columns)
-    return tuple((name, reader) for name, reader in readers if reader is not None)
+    readers = ((at, _reader(kind)) for at, (_, kind) in enumerate(table.columns))
+    return tuple((at, reader) for at, reader in readers if reader is not None)
+
+
+def from_cql(table: Table, found: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Rows as the driver returned them, all columns of the table. Read by column: few calls for many rows."""
+    columns: list[Iterable[Any]] = list(zip(*found, strict=True))
+    if not columns:
+        return []
+    for at, read in _readers(table):
+        columns[at] = read(columns[at])
+    names = tuple(table.types)
+    return [dict(zip(names, values, strict=False)) for values in zip(*columns, strict=True)]
