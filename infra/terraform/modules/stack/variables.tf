@@ -75,6 +75,11 @@ variable "concurrency" {
   description = "The most calls at once of each function that takes requests or events. -1: no limit of its own."
   type        = number
   default     = -1
+
+  validation {
+    condition     = var.concurrency == -1 || (var.concurrency >= 2 && var.concurrency <= 1000)
+    error_message = "It is -1, or 2 to 1000: Lambda takes a queue's events with no fewer and no more."
+  }
 }
 
 variable "tls_only" {
