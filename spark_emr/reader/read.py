@@ -178,9 +178,9 @@ def _bites(extent: Extent, large: int) -> Iterator[Extent]:
 
 def _get_of(extent: Extent, chunk: int | None, options: ReadOptions) -> _Get | Stretch:
     if extent.missing:
-        return _without(extent, "payload_missing")
+        return _without(extent, "payload_missing", chunk)
     if extent.unverified:
-        return _without(extent, UNVERIFIED)
+        return _without(extent, UNVERIFIED, chunk)
     begin = 0 if extent.byte_from is None else extent.byte_from
     if chunk is not None:
         begin += FRAME_PREFIX if extent.byte_from is not None else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 
+import msgspec
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
@@ -122,6 +123,17 @@ async def test_chunks_of_a_message_whose_pack_was_written_anew_are_found_again(s
     found = [stretch async for stretch in read_parts(store, [Part(old, 0, 4)], wanted, locate)]
     assert [stretch.chunk for stretch in found] == [0, 1, 2, 3]
     assert b"".join(payload or b"" for payload in payloads_of(found)) == body
+
+
+async def test_each_chunk_of_a_message_that_is_known_to_be_missing_by_now_tells_so(store: CountingPayloads) -> None:
+    old = pack(2, [200 * KIB], name="_mts/packs/rewritten")
+
+    async def locate(subject: str, first: int, last: int) -> list[Extent]:
+        return [msgspec.structs.replace(old, missing=True, object_name="_mts/packs/now")]
+
+    wanted = options(large="chunks", large_bytes=100 * KIB, chunk_bytes=64 * KIB, on_missing="null")
+    found = [stretch async for stretch in read_parts(store, [Part(old, 0, 4)], wanted, locate)]
+    assert [(stretch.chunk, stretch.problems) for stretch in found] == [(n, {0: "payload_missing"}) for n in range(4)]
 
 
 async def test_a_large_frame_of_a_pack_comes_in_chunks_too(store: CountingPayloads) -> None:
