@@ -25,8 +25,9 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB."""
 _LARGE_AT_ONCE = 4
-_CONTENTS_AT_ONCE = 64
-_PAGE = 256
+_CONTENTS_AT_ONCE = 256
+_PAGE = 32
+"""Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
 
 
