@@ -25,8 +25,9 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB."""
 _LARGE_AT_ONCE = 4
-_CONTENTS_AT_ONCE = 64
-_PAGE = 256
+_CONTENTS_AT_ONCE = 256
+_PAGE = 32
+"""Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
 
 
@@ -105,6 +106,7 @@ async def reconcile_copies(core: Core) -> Counts:
 async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semaphore) -> None:
     core = share.core
     after: tuple[object, ...] = ()
+    page: list[Content] = []
     running: set[asyncio.Task[None]] = set()
     due = core.wall()
 
@@ -116,12 +118,12 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
     try:
         while True:
             entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
-            fresh = _first_of_each(entries)
+            # Their rows are read while those of the page before still change.
+            fresh = _first_of_each(entries, {content.cid.binary for content in page})
             keys = [(read_binary(entry["cid_bin"]).prefix, entry["cid_bin"]) for entry in fresh]
             pins, placements = await asyncio.gather(
                 core.catalog.get_many(PINS, keys), core.catalog.get_many(PLACEMENTS, keys)
             )
-            # What is still running may be among these: its rows were read before it ended.
             await _all(running)
             page = [_content(run, *one) for one in zip(fresh, pins, placements, strict=True)]
             if number not in share.slices:
@@ -144,11 +146,12 @@ def _content(run: Run, entry: Row, pin: Row | None, placement: Row | None) -> Co
     return Content(run, read_binary(entry["cid_bin"]), entry, known, placement or {}, run.core.wall())
 
 
-def _first_of_each(entries: list[Row]) -> list[Row]:
+def _first_of_each(entries: list[Row], under_way: set[bytes]) -> list[Row]:
     """A content that was queued twice is settled once; its other entry is met by the next run."""
     seen: dict[bytes, Row] = {}
     for entry in entries:
-        seen.setdefault(entry["cid_bin"], entry)
+        if entry["cid_bin"] not in under_way:
+            seen.setdefault(entry["cid_bin"], entry)
     return list(seen.values())
 
 

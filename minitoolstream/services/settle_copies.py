@@ -96,13 +96,10 @@ class Content:
     def _held(self) -> frozenset[str]:
         return self._set("actual")
 
-    def _wanted(self) -> frozenset[str]:
-        return desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
-
     def begin(self) -> tuple[list[Change], list[Change]]:
         """Two steps to be written before it is settled: where it shall be, and where copies may be from now on, so that
         whoever dies leaves none that no row names; then the same by peer, which the end writes, too."""
-        self.wanted = self._wanted()
+        self.wanted = desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
         before, missing = self._set("desired"), self.wanted - self._held
         rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
         placement = rows[0].row if rows and isinstance(rows[0], Put) else self._key

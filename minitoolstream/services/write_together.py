@@ -10,7 +10,7 @@ from itertools import zip_longest
 from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
-_UNDER_WAY = 2
+_UNDER_WAY = 4
 _MOST = 500
 """Changes that are written at once."""
 _Steps = Sequence[Sequence[Change]]

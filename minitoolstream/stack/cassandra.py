@@ -132,7 +132,8 @@ def _settings(node: Node, data: Path) -> dict[str, object]:
         "file_cache_size": "32MiB",
         "concurrent_compactors": 1,
         "concurrent_reads": 16,
-        "concurrent_writes": 16,
+        # Writers wait for the log, which is brought to the disk for all that wait.
+        "concurrent_writes": 128,
         "concurrent_counter_writes": 8,
         "auto_snapshot": False,
         "hinted_handoff_enabled": True,

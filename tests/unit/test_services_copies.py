@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
-from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, QUEUE, STATS
+from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, QUEUE, STATS, Table
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import unavailable
 from minitoolstream.domain.pin import Wish
@@ -23,7 +23,7 @@ from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import SLICES
+from minitoolstream.services.place_copies import SLICES, slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.settle_copies import Counts
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
@@ -84,6 +84,35 @@ async def test_copies_are_made_where_they_shall_be(kit: CatalogKit) -> None:
         assert counted["value"] == len(BODY)
     assert (await run(kit)).looked_at <= 1
     assert (await run(kit)).looked_at == 0
+
+
+async def test_a_content_whose_entries_are_on_two_pages_is_copied_and_counted_once(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minitoolstream.services.reconcile_copies._PAGE", 1)
+    for _ in range(2):
+        await published(kit)
+        kit.advance(1)
+    copy, get_many, reads, read = copy_content.copy_content, kit.store.get_many, [PLACEMENTS] * 2, asyncio.Event()
+
+    async def copy_when_both_pages_are_read(*args: Any) -> int:
+        await read.wait()
+        return await copy(*args)
+
+    async def get_and_tell(table: Table, keys: Any) -> Any:
+        found = await get_many(table, keys)
+        if table in reads:
+            reads.remove(table)
+            if not reads:
+                read.set()
+        return found
+
+    monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", copy_when_both_pages_are_read)
+    monkeypatch.setattr(kit.store, "get_many", get_and_tell)
+    counts = await run(kit)
+    assert (counts.copied, counts.by_peer) == (2, dict.fromkeys(holders(kit), len(BODY)))
+    assert (await run(kit)).copied == 0
+    assert await kit.store.page(QUEUE, (slice_of(CID),), 9) == []
 
 
 async def test_a_pin_without_a_message_is_copied_from_a_peer_that_has_it(kit: CatalogKit) -> None:
