@@ -12,6 +12,7 @@ from typing import TypeVar
 from minitoolstream import bootstrap
 from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.limits import KIB, MAX_ANSWER_BYTES
 from minitoolstream.options import OPTIONS
 from minitoolstream.services.core import Core
 
@@ -20,6 +21,7 @@ LOOK_AGAIN = 5.0
 """Seconds between two looks at the secrets while credentials are refused: who guesses must not make us ask so often."""
 _TURNS = 3
 """Of the loop, before it is used: while no call ran, nobody heard that a peer had closed its connection."""
+_AROUND_A_PAGE = 256 * KIB
 _REFUSED = frozenset({"unauthorized", "not_configured"})
 _SECRETS = frozenset(option.key for option in OPTIONS if option.secret)
 _log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ class Container:
                 await old.close()
             if commits:
                 await self._core.ceiling.keep_if_possible()
+        self._core.answer_bytes = MAX_ANSWER_BYTES - _AROUND_A_PAGE
         return self._core
 
     async def use(self, action: Callable[[Core], Awaitable[T]], *, commits: bool = False) -> T:

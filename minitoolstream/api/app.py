@@ -17,6 +17,7 @@ from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
 from minitoolstream.api.cors import Cors
 from minitoolstream.api.errors import error_response
 from minitoolstream.domain.errors import MtsError, bad_request
+from minitoolstream.domain.limits import MAX_ANSWER_BYTES
 from minitoolstream.request_id import request_id
 from minitoolstream.services.core import Core
 
@@ -60,8 +61,6 @@ def sent_headers(response: Response, request_id: str, more: Sequence[tuple[str, 
 Handler = Callable[[Request], Awaitable[Response]]
 Parameter = tuple[str | Mapping[str, Any], str]
 T = TypeVar("T")
-MAX_ANSWER_BYTES = 6 * 2**20 - 16 * 2**10
-"""Of a Lambda, as JSON, with room for the headers."""
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 

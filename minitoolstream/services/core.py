@@ -100,6 +100,8 @@ class Core:
     turns: Queues = field(default_factory=Queues)
     wall: Callable[[], datetime] = utc_now
     health: PeerHealth = field(default_factory=PeerHealth)
+    answer_bytes: int | None = None
+    """Most that a page may take as a function sends it, JSON inside of JSON; a host has no such limit."""
 
     async def close(self) -> None:
         await self.packer.close()

@@ -24,8 +24,6 @@ from minitoolstream.services.signature_life import download_life
 _log = logging.getLogger(__name__)
 INLINE_MESSAGE_BYTES = 256 * KIB
 INLINE_PAGE_BYTES = 4 * MIB
-_PAGE_BYTES = 5 * MIB + 3 * MIB // 4
-"""Of a page with its payloads as a function sends it, JSON inside of JSON: it may be 6 MB."""
 _AT_ONCE = 16
 
 
@@ -172,8 +170,7 @@ def _sign(core: Core, placed: Sequence[Placed]) -> None:
 
 async def _bring_payloads(core: Core, extents: Sequence[Extent], placed: Sequence[Placed]) -> None:
     """One read an extent, for the extents that fit into the page's budget. What is left out has its URL."""
-    taken = len(json.dumps(msgspec.json.encode([item.message for item in placed]).decode()))
-    left, position = min(INLINE_PAGE_BYTES, (_PAGE_BYTES - taken) * 3 // 4), 0
+    left, position = _room(core, placed), 0
     limit = asyncio.Semaphore(_AT_ONCE)
     reads = []
     for extent in extents:
@@ -184,6 +181,14 @@ async def _bring_payloads(core: Core, extents: Sequence[Extent], placed: Sequenc
             left -= extent.size
             reads.append(_bring(core, extent, [item.message for item in part], limit))
     await asyncio.gather(*reads)
+
+
+def _room(core: Core, placed: Sequence[Placed]) -> int:
+    """Bytes of payloads that may come along: as base64 they are a third longer."""
+    if core.answer_bytes is None:
+        return INLINE_PAGE_BYTES
+    taken = len(json.dumps(msgspec.json.encode([item.message for item in placed]).decode()))
+    return min(INLINE_PAGE_BYTES, (core.answer_bytes - taken) * 3 // 4)
 
 
 async def _bring(core: Core, extent: Extent, messages: Sequence[Message], limit: asyncio.Semaphore) -> None:

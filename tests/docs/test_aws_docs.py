@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from minitoolstream.api.app import MAX_ANSWER_BYTES
-from minitoolstream.domain.limits import GIB, MAX_PARTS, MAX_SINGLE_PUT_BYTES, MAX_WAIT_SECONDS, MIB
+from minitoolstream.domain.limits import GIB, MAX_ANSWER_BYTES, MAX_PARTS, MAX_SINGLE_PUT_BYTES, MAX_WAIT_SECONDS, MIB
 from minitoolstream.options import OPTIONS
 from scripts.gen_functions import FUNCTIONS
 from tests.docs.test_docs import ROOT
