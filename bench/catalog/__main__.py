@@ -247,8 +247,10 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             for row in await load.run(kit):
                 bench.add(*row)
         if "copies" in only:
+            bench.kit, _ = await kit_of("warm")
+            await bench.warm_up(2_000 if quick else 30_000)
+            await bench.kit.store.close()
             bench.kit, _ = await kit_of("copies")
-            await bench.warm_up(2_000 if quick else 20_000)
             await _copies(bench, folder, servers, "on Cassandra")
             await bench.kit.store.close()
         if "copies-sqlite" in only:
