@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
+from minitoolstream.domain.limits import MAX_PARTS, MAX_PAYLOAD_BYTES, MIB, PARTS_PER_PAGE
 
 _FILE = Path(__file__).parent / "prices.json"
 _HOURS = 730.0
@@ -25,25 +26,28 @@ _ENDPOINTS = 4  # two services in two zones
 _DISK_GB = 100
 
 
+Price = Annotated[float, msgspec.Meta(ge=0)]
+
+
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In dollars, with the date and region they are of."""
 
     date: str
     region: str
-    s3_put_per_1000: float
-    s3_get_per_1000: float
-    s3_storage_gb_month: float
-    lambda_per_million: float
-    lambda_gb_second: float
-    api_gateway_per_million: float
-    sqs_per_million: float
-    transfer_out_gb: float
-    secret_month: float
-    machine_hour: float
-    disk_gb_month: float
-    database_hour: float
-    endpoint_hour: float
-    nat_hour: float
+    s3_put_per_1000: Price
+    s3_get_per_1000: Price
+    s3_storage_gb_month: Price
+    lambda_per_million: Price
+    lambda_gb_second: Price
+    api_gateway_per_million: Price
+    sqs_per_million: Price
+    transfer_out_gb: Price
+    secret_month: Price
+    machine_hour: Price
+    disk_gb_month: Price
+    database_hour: Price
+    endpoint_hour: Price
+    nat_hour: Price
     note: str = ""
 
     def shown(self) -> dict[str, Any]:
@@ -87,6 +91,10 @@ def load_prices(file: Path | None = None) -> Prices:
 
 def costs_of(use: Use, prices: Prices) -> list[Line]:
     """Line by line. What nobody counts at such scale is left out: free tiers, logs, metrics, KMS."""
+    if not (math.isfinite(use.reads) and math.isfinite(use.days)):
+        raise MtsError("bad_request", "reads and days are numbers that can be counted")
+    if use.size > MAX_PAYLOAD_BYTES:
+        raise MtsError("bad_request", f"an upload carries {MAX_PAYLOAD_BYTES:,} bytes at most")
     if use.way != "ticket" and use.size > _BODY:
         raise MtsError("bad_request", f"{use.size:,} bytes go by ticket alone: a request carries {_BODY:,} at most")
     requests, puts, events = _publishing(use)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from minitoolstream.cli.options import open_client, parse_duration
+from minitoolstream.cli.options import has_subject, open_client, parse_duration
 from minitoolstream.cli.output import Exit, emit, json_option, note
-from minitoolstream.cli.shapes import table
+from minitoolstream.cli.shapes import printable, table
 from minitoolstream.client import Client, MtsError
 from minitoolstream.config import load_settings
 from minitoolstream.domain.tracking import STAGES, STATUSES, WORK_STAGES
@@ -69,11 +69,15 @@ def _file_text(shards: Sequence[Any]) -> str:
             str(sum(shard.attempts.values())),
             shard.updated_at,
             shard.owner or "",
-            "; ".join(f"{stage}: {error}" for stage, error in shard.errors.items()),
         )
         for shard in shards
     ]
-    return table(("SHARD", *_HEADS, "ATTEMPTS", "UPDATED", "OWNER", "LAST ERROR"), rows, numbers=(0, len(STAGES) + 1))
+    # Below, where there is room for all that they say.
+    errors = [
+        f"shard {shard.shard}, {stage}: {printable(error)}" for shard in shards for stage, error in shard.errors.items()
+    ]
+    shown = table(("SHARD", *_HEADS, "ATTEMPTS", "UPDATED", "OWNER"), rows, numbers=(0, len(STAGES) + 1))
+    return "\n".join([shown, *([""] if errors else []), *errors])
 
 
 @pipeline.command("retry")
@@ -145,8 +149,9 @@ def pipeline_run(as_json: bool, **given: Any) -> None:
     emit(as_json, shown, lambda: _run_text(shown))
     stages = [shown[stage] for stage in WORK_STAGES]
     if any(one["failed"] for one in stages):
-        if not as_json:
-            note("`mts pipeline status FILENAME` says why; `mts pipeline retry FILENAME` tries again")
+        failed = {task["filename"] for one in stages for task in one["tasks"] if task["state"] == "failed"}
+        for name in () if as_json else sorted(failed):
+            note(f"`mts pipeline status {name}` says why; `mts pipeline retry {name}` tries again")
         click.get_current_context().exit(Exit.VERIFICATION_FAILED)
     if not shown.get("event-ingest") and not any(one["tasks"] for one in stages):
         click.get_current_context().exit(Exit.NOT_FOUND)
@@ -173,6 +178,8 @@ def _run(client: Client, **given: Any) -> dict[str, Any]:
             key=given["key"],
             filename=given["filename"],
         )
+        if done["event-ingest"] is None and not has_subject(client, given["subject"]):
+            raise MtsError("unknown_subject", f"there is no subject {given['subject']}")
     manners = {stage: Manner(new_owner(stage), given["lease"], given["wait"]) for stage in WORK_STAGES}
     done[run.SPLITTER] = run.run_splitter(client, files, manners[run.SPLITTER])
     done[run.WORKER] = run.run_worker(client, files, function, manners[run.WORKER])

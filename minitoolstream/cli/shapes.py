@@ -79,7 +79,7 @@ def fields_text(fields: Sequence[tuple[str, object]]) -> str:
     """`name  value` lines, without those that have no value."""
     shown = [(name, str(value)) for name, value in fields if value not in (None, "", (), [], {})]
     width = max(len(name) for name, _ in shown)
-    return "\n".join(f"{name.ljust(width)}  {_printable(value)}" for name, value in shown)
+    return "\n".join(f"{name.ljust(width)}  {printable(value)}" for name, value in shown)
 
 
 _UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
@@ -118,12 +118,12 @@ def _preview(data: bytes | None) -> str:
         return f"{data[: _LONGEST_CELL // 3].hex(' ')}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """One line of printable characters: what is in a message must not steer the terminal."""
     return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def _cell(text: str) -> str:
     """The same, cut where a column would become too wide."""
-    clean = _printable(text[: _LONGEST_CELL + 1])
+    clean = printable(text[: _LONGEST_CELL + 1])
     return clean if len(clean) <= _LONGEST_CELL else clean[: _LONGEST_CELL - 1] + "…"

@@ -100,9 +100,11 @@ def test_what_failed_is_shown_and_tried_again(mts: Mts, orders: str) -> None:
     one = f"0=sqlite:{mts.folder}/shard-0.db"
     done = mts("run", "--subject", orders, "--filename", "retry-1", MTS_PIPELINE_SHARDS=one)
     assert done.exit_code == 4
-    assert "mts pipeline retry" in done.stderr
+    assert "mts pipeline retry retry-1" in done.stderr
     shown = mts.text("status", "retry-1")
-    assert "unknown_shard: shard 1 has no database" in shown
+    assert (
+        "shard 1, mysql-sender: unknown_shard: shard 1 has no database: MTS_PIPELINE_SHARDS names those of 0" in shown
+    )
     assert "failed" in mts.text("status")
 
     assert mts("retry", "retry-1", "--shard", "7").exit_code == 3
@@ -117,7 +119,8 @@ def test_what_failed_is_shown_and_tried_again(mts: Mts, orders: str) -> None:
 
 def test_a_run_without_anything_to_do_says_so(mts: Mts, subject: str) -> None:
     assert mts("run").exit_code == 3
-    assert mts("run", "--subject", subject, "--window", "1h").exit_code == 3
+    unknown = mts("run", "--subject", subject, "--window", "1h")
+    assert (unknown.exit_code, f"there is no subject {subject}" in unknown.stderr) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,19 @@ def test_what_no_request_can_carry_is_refused(way: str) -> None:
     assert "by ticket alone" in done.stderr
 
 
+@pytest.mark.parametrize("wrong", [("--reads", "nan"), ("--days", "inf"), ("--size", "60TiB")])
+def test_what_cannot_be_counted_is_refused(wrong: tuple[str, str]) -> None:
+    assert CliRunner().invoke(cli, ["cost", *wrong]).exit_code == 2
+
+
+def test_a_price_below_nothing_is_refused(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({**PRICES.shown(), "s3_put_per_1000": -1}))
+    done = CliRunner().invoke(cli, ["cost", "--prices", str(prices)])
+    assert done.exit_code == 2
+    assert "s3_put_per_1000" in done.stderr
+
+
 def test_events_are_paid_for_only_where_there_are_some() -> None:
     assert line(costs_of(Use(1000, 1, "inline", 0, 1), PRICES), "SQS requests").dollars == 0
 
