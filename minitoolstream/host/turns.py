@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-AT_ONCE = 4
+AT_ONCE = 2
 _SUBJECTS = "/v1/subjects/"
 
 

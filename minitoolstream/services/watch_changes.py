@@ -14,7 +14,6 @@ from minitoolstream.ports import MetadataStore
 _log = logging.getLogger(__name__)
 _LONG_CALL = 20.0
 _PAUSE_AFTER_FAILURE = 0.2
-_WOKEN_AT_ONCE = 2  # between two turns of the loop: a thousand at once would hold up everything else
 
 
 def subject_key(subject: str) -> str:
@@ -111,22 +110,20 @@ class Watcher:
             watched = self._watched.get(key)
             if watched is not None:
                 watched.version = next(self._versions)
-                if len(watched.events) <= _WOKEN_AT_ONCE:
-                    for changed in watched.events:
-                        changed.set()
+                if len(watched.events) == 1:
+                    next(iter(watched.events)).set()
                 elif key not in self._waking:
                     self._waking[key] = asyncio.create_task(self._wake_in_turns(key))
 
     async def _wake_in_turns(self, key: str) -> None:
-        """One round at a time: a change in the middle of one is a round behind it."""
+        """One between two turns of the loop: a thousand at once would hold up everything else. A change in the middle
+        of a round is a round behind it."""
         woken_for = 0
         try:
             while (watched := self._watched.get(key)) is not None and watched.version != woken_for:
                 woken_for = watched.version
-                events = list(watched.events)
-                for first in range(0, len(events), _WOKEN_AT_ONCE):
-                    for changed in events[first : first + _WOKEN_AT_ONCE]:
-                        changed.set()
+                for changed in list(watched.events):
+                    changed.set()
                     await asyncio.sleep(0)
         finally:
             del self._waking[key]

@@ -18,7 +18,7 @@ local REASON = 'subject_deleted'
 
 -- Others are served between two transactions, and get most of the time: after each, this rests for longer than it took.
 local PER_STEP = 100
-local REST = 3
+local REST = 7
 
 -- Inside the transaction that deletes the subject's row.
 function M.begin(name, incarnation)
@@ -51,17 +51,22 @@ local function delete_all(walk, space, key)
     return not has_rows(space.index.primary, key)
 end
 
--- A payload that nobody verified was never ours: its object stays.
+-- A payload that nobody verified was never ours: its object stays. Rows of one pack follow each other.
 local function messages(walk, job)
+    local rows_of = {}
     for _, row in ipairs(take(walk, box.space.message.index.subject_sequence, {job[Q.subject]})) do
         if row[F.sequence] > job[Q.upto] then
             walk.left = walk.left + 1 -- of a newer incarnation
         else
             box.space.message:delete(row[F.sequence])
             if row[F.unverified] ~= true then
-                object.release(row[F.object_name], REASON)
+                local name = row[F.object_name]
+                rows_of[name] = (rows_of[name] or 0) + 1
             end
         end
+    end
+    for name, rows in pairs(rows_of) do
+        object.release(name, REASON, nil, rows)
     end
 end
 

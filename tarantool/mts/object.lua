@@ -96,11 +96,12 @@ function M.refs(name)
     return row and tonumber(row[F.refs]) or 1
 end
 
--- One row less points at the object. True when that was the last: it goes, after the grace or `grace` seconds.
-function M.release(name, reason, grace)
+-- One row less points at the object, or `rows`. True when that was the last: it goes, after the grace or `grace`
+-- seconds.
+function M.release(name, reason, grace, rows)
     local row = box.space.object:get(name)
     if row and row[F.refs] > 0 then
-        row = box.space.object:update(name, {{'-', F.refs, 1}})
+        row = box.space.object:update(name, {{'-', F.refs, math.min(rows or 1, tonumber(row[F.refs]))}})
     end
     if row and row[F.refs] > 0 then
         return false

@@ -83,7 +83,20 @@ local function run(folder, ...)
 end
 
 local test = tap.test('clearing')
-test:plan(9)
+test:plan(10)
+
+test:test('of a pack that another subject shares, its own rows alone let go', function(t)
+    t:plan(4)
+    pack.commit(harness.pack{{subject = 'kept', sizes = {1}}, {subject = 'left', sizes = {1, 1}},
+        {subject = 'left', sizes = {1}, headers = {another = 'extent'}}}, 3600)
+    local name = message.page('kept', 0, 1).rows[1][F.object_name]
+    t:is(box.space.object:get(name)[schema.object.refs], 3, 'three rows point at it')
+    admin.delete('left')
+    t:is(box.space.object:get(name)[schema.object.refs], 1, 'one does')
+    t:is(box.space.trash:get(name), nil, 'and it stays')
+    admin.delete('kept')
+    t:ok(box.space.trash:get(name), 'until that one goes')
+end)
 
 test:test('a deleted subject is gone at once, its payloads go to the trash', function(t)
     t:plan(9)
