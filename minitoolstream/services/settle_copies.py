@@ -228,8 +228,9 @@ class Content:
 
     async def _note_full(self) -> None:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""
-        full = [peer for peer, error in self.problems.items() if error.details.get("full")]
-        rows = [Put(PEERS, {"peer_id": peer, "full_until": self.now + _FULL_FOR, "reason": "full"}) for peer in full]
+        full = {peer: error.message for peer, error in self.problems.items() if error.details.get("full")}
+        until = self.now + _FULL_FOR
+        rows = [Put(PEERS, {"peer_id": peer, "full_until": until, "reason": why}) for peer, why in full.items()]
         await self.run.writing.write(rows)
 
     async def _end(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -273,3 +274,34 @@ def test_commands_show_the_catalog(world: CatalogLive, subject: str, monkeypatch
     assert "unpinned" in mts("unpin", cid)
     assert "not pinned" in mts("get", cid, code=3)
     assert "bad_request" in mts("get", "nonsense", "--json", code=2)
+    assert "failed copies" not in mts("reconcile")
+
+
+def test_commands_say_why_there_is_no_copy(world: CatalogLive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MTS_URL", world.live.url)
+    monkeypatch.setenv("MTS_TOKEN", world.live.token)
+    monkeypatch.setenv("MTS_HOME", str(tmp_path))
+    cid, asia = cid_of(b"nobody has it").text, world.peers["asia"]
+
+    def mts(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    mts("catalog", "pin", cid, "--rf", "3")
+    asia.kill()
+    try:
+        assert "why: mts catalog get CID" in mts("catalog", "reconcile")
+        shown = mts("catalog", "get", cid)
+        assert "failed   eu, attempt 1: peer asia: the object store does not answer" in shown
+        assert "failed   asia, attempt 1: the object store does not answer" in shown
+        assert "again    20" in shown
+        for command in (("catalog", "peers"), ("status",)):
+            assert re.search(
+                r"^! peer asia is down since 20\S+Z: the object store does not answer", mts(*command), re.MULTILINE
+            )
+    finally:
+        asia.start()
+    world.api("DELETE", f"{PINS}/{cid}")
+    world.reconcile()
+    assert "! peer" not in mts("status")
