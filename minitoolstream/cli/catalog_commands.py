@@ -109,7 +109,8 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise MtsError("bad_request", f"{path} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise MtsError("bad_request", f"{path} cannot be read: {why}") from None
 
 
 @catalog.command("peers")
