@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
@@ -249,16 +249,25 @@ def peer_places(value: Any) -> tuple[PeerPlace, ...]:
 
 
 def _peer_place(entry: str) -> PeerPlace:
-    name, _, url = entry.partition("=")
-    parts = urlsplit(url.strip())
-    given = dict(parse_qsl(parts.query))
+    name, _, url = (part.strip() for part in entry.partition("="))
+    named = bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name))
+    try:
+        return _bucket_of(name if named else "", urlsplit(url))
+    except ValueError:
+        # Not shown: what is written wrong may hold a password.
+        form = "eu=http://host:9000/bucket?zone=eu-west&weight=1,us=https://..."
+        raise ValueError(f"{name if named else 'one'} is no peer; write {form}") from None
+
+
+def _bucket_of(name: str, url: SplitResult) -> PeerPlace:
+    given = dict(parse_qsl(url.query))
     weight = given.pop("weight", "1")
-    fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name.strip()) and set(given) <= {"zone", "region"}
-    if not fits or not re.fullmatch(r"\d{1,4}(\.\d+)?", weight) or not float(weight) or parts.username:
-        raise ValueError("one is no peer; write eu=http://host:9000/bucket?zone=eu&weight=1")
-    where = endpoint(f"{parts.scheme}://{parts.netloc}")
-    zone, bucket = region(given.get("zone", name.strip().lower())), bucket_name(parts.path.strip("/"))
-    return PeerPlace(name.strip(), where, bucket, zone, region(given.get("region", "us-east-1")), float(weight))
+    fits = name and url.netloc and not url.username and set(given) <= {"zone", "region"}
+    if not fits or not re.fullmatch(r"\d{1,4}(\.\d+)?", weight) or not float(weight):
+        raise ValueError
+    where, bucket = endpoint(f"{url.scheme}://{url.netloc}"), bucket_name(url.path.strip("/"))
+    zone, in_region = region(given.get("zone", name.lower())), region(given.get("region", "us-east-1"))
+    return PeerPlace(name, where, bucket, zone, in_region, float(weight))
 
 
 def named_secrets(value: Any) -> dict[str, str]:

@@ -51,7 +51,7 @@ async def make_pin(request: Request) -> Response:
     body = parse.decode(request.body, schema_catalog.PinRequest)
     actor, wish = parse_catalog.actor_of(request), parse_catalog.wish_of(body)
     if (body.cid is None) == (body.sequence is None):
-        raise bad_request("say what to pin: cid or sequence", field="cid")
+        raise bad_request("say what to pin: cid or sequence, not both", field="cid")
     if body.cid is not None:
         state, created = await create_pin(request.core, actor, read_cid(body.cid), wish, body.operation_id)
         return answer(show_catalog.pin(state), 201 if created else 200)

@@ -59,7 +59,18 @@ class Placed(msgspec.Struct):
     attempts: int
 
 
+class CopyFailure(msgspec.Struct):
+    """Why a peer has no copy, and how often that was tried in a row."""
+
+    peer_id: str
+    reason: str
+    attempts: int
+    at: str
+
+
 class PinShape(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """`failures` and `again_at`, when they are due again, are told of a single pin, not in lists."""
+
     cid: str
     owner: str
     status: Status
@@ -76,6 +87,8 @@ class PinShape(msgspec.Struct, omit_defaults=True, kw_only=True):
     size: int | None = None
     expires_at: str | None = None
     pin_type: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(PIN_TYPES)})] = "direct"
+    failures: list[CopyFailure] = []
+    again_at: str | None = None
 
 
 class Pins(msgspec.Struct, omit_defaults=True):
@@ -148,7 +161,8 @@ class BatchItems(msgspec.Struct, omit_defaults=True):
 
 
 class PeerShape(msgspec.Struct, omit_defaults=True):
-    """`state`: live, down, lost, or unknown before the first look."""
+    """`state`: live, down, lost, or unknown before the first look; `since` when. `reason`: why it is not live, or
+    takes nothing new until `full_until`."""
 
     peer_id: str
     zone: str
@@ -158,6 +172,7 @@ class PeerShape(msgspec.Struct, omit_defaults=True):
     full: bool = False
     since: str | None = None
     reason: str | None = None
+    full_until: str | None = None
 
 
 class Peers(msgspec.Struct):

@@ -43,6 +43,11 @@ def pin(state: PinState) -> schema.PinShape:
         size=state.size,
         expires_at=moment(one.expires_at) if one.expires_at else None,
         pin_type=PIN_TYPES[one.pin_type],
+        failures=[
+            schema.CopyFailure(row["peer_id"], row["error_message"], row["retry_count"], moment(row["last_seen"]))
+            for row in state.failures
+        ],
+        again_at=moment(state.again_at) if state.failures and state.again_at else None,
     )
 
 
@@ -81,7 +86,17 @@ def peer(one: PeerFigures) -> schema.PeerShape:
     row = one.row
     since = moment(row["since"]) if row.get("since") else None
     state = row["state"] or "unknown"
-    return schema.PeerShape(one.peer_id, one.zone, one.weight, state, one.bytes, one.full, since, row.get("reason"))
+    return schema.PeerShape(
+        one.peer_id,
+        one.zone,
+        one.weight,
+        state,
+        one.bytes,
+        one.full,
+        since,
+        row["reason"] if one.full or state in ("down", "lost") else None,
+        moment(row["full_until"]) if one.full else None,
+    )
 
 
 def ipfs_status(core: Core, state: PinState) -> schema.IpfsPinStatus:
@@ -92,7 +107,10 @@ def ipfs_status(core: Core, state: PinState) -> schema.IpfsPinStatus:
         moment(one.created_at),
         schema.IpfsPin(one.cid.text, one.name, None, one.own_metadata or None),
         _delegates(core),
-        {"copies": f"{len(state.placement.get('actual', ()))} of {one.rf}"},
+        {
+            "copies": f"{len(state.placement.get('actual', ()))} of {one.rf}",
+            **{f"failed at {row['peer_id']}": row["error_message"] for row in state.failures},
+        },
     )
 
 

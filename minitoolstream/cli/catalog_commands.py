@@ -14,7 +14,7 @@ import msgspec
 from minitoolstream.cli.options import open_client
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import human_size
-from minitoolstream.cli.shapes import table
+from minitoolstream.cli.shapes import peer_problems, table
 from minitoolstream.client import MtsError
 from minitoolstream.config import load_settings
 
@@ -109,7 +109,8 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise MtsError("bad_request", f"{path} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise MtsError("bad_request", f"{path} cannot be read: {why}") from None
 
 
 @catalog.command("peers")
@@ -122,8 +123,9 @@ def peers(as_json: bool) -> None:
         (one.peer_id, one.zone, f"{one.weight:g}", one.state + (", full" if one.full else ""), human_size(one.bytes))
         for one in found
     ]
-    heads = ("PEER", "ZONE", "WEIGHT", "STATE", "HOLDS")
-    emit(as_json, {"peers": msgspec.to_builtins(found)}, lambda: table(heads, rows))
+    shown = msgspec.to_builtins(found)
+    lines = [table(("PEER", "ZONE", "WEIGHT", "STATE", "HOLDS"), rows), *peer_problems(shown)]
+    emit(as_json, {"peers": shown}, "\n".join(lines))
 
 
 @catalog.command("stats")
@@ -161,6 +163,11 @@ def reconcile(as_json: bool) -> None:
     with open_client() as client:
         done = msgspec.to_builtins(client.catalog.reconcile())
     emit(as_json, done, ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in done.items()))
+    if done["failed"] and not as_json:
+        note(
+            "failed copies are tried again. Which: mts catalog list --status queued,pinning,failed (those of messages: "
+            "--owner -); why: mts catalog get CID"
+        )
 
 
 @catalog.command("check")
@@ -213,8 +220,12 @@ def _pin_text(found: Any) -> str:
     about = [found.cid, f"status   {found.status}, version {found.version}, owner {found.owner}"]
     there = found.placement.actual
     about += [f"copies   {len(there)} of {found.rf}: {', '.join(there) or 'none yet'}"]
-    if found.placement.failed:
-        about.append(f"failed   {', '.join(found.placement.failed)}")
+    if len(found.placement.desired) < found.rf:
+        about.append(f"peers    {len(found.placement.desired)} of {found.rf} that are needed: see mts catalog peers")
+    reasons = {one.peer_id: f", attempt {one.attempts}: {one.reason}" for one in found.failures}
+    about += [f"failed   {peer}{reasons.get(peer, '')}" for peer in found.placement.failed]
+    if found.again_at:
+        about.append(f"again    {found.again_at}")
     if found.name:
         about.append(f"name     {found.name}")
     if found.expires_at:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,6 +73,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[
         ).rstrip()
         for line in lines
     )
+
+
+def peer_problems(peers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each store of copies that is away or full."""
+    for one in peers:
+        name, reason = one["peer_id"], printable(one.get("reason", ""))
+        if one["state"] in ("down", "lost"):
+            yield f"! peer {name} is {one['state']} since {one.get('since')}: {reason}"
+        elif one.get("full"):
+            yield f"! peer {name} gets no new copies until {one.get('full_until')}: {reason}"
 
 
 def fields_text(fields: Sequence[tuple[str, object]]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.retention_text import attention_lines
+from minitoolstream.cli.shapes import peer_problems
 from minitoolstream.config import Settings, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.retention import Retention
@@ -206,6 +207,7 @@ def _needs_attention(report: dict[str, Any]) -> Iterator[str]:
     if retention := report.get("retention"):
         yield from attention_lines(msgspec.convert(retention, Retention))
     yield from _recovery(report)
+    yield from peer_problems(report.get("peers", []))
     if report.get("missing"):
         yield f"! rows whose payload is missing: {report['missing']}; `mts fsck` names them"
     for event in report.get("rejected_events", []):

@@ -79,6 +79,7 @@ def _info_text(found: SubjectDetails) -> str:
             ("quota", ", ".join(quota)),
             ("expires after", _life(found)),
             ("keeps at most", _kept(settings)),
+            ("copies", _copies_text(settings.get("copies") or {})),
             ("autopartitioning", splits.get("mode")),
             ("splits at", _splits_text(splits)),
             ("created", when_text(found.created_at)),
@@ -117,6 +118,11 @@ def _copies(count: int | None, zones: tuple[str, ...]) -> dict[str, Any] | None:
             raise click.UsageError("--copy-zone needs --copies")
         return None
     return {"rf": count, **({"zones": list(zones)} if zones else {})} if count else {}
+
+
+def _copies_text(copies: dict[str, Any]) -> str:
+    zones = f" in {', '.join(copies['zones'])}" if copies.get("zones") else ""
+    return f"{copies['rf']}{zones}" if copies else ""
 
 
 def _kept(settings: dict[str, Any]) -> str:

@@ -57,8 +57,10 @@ class _Check:
             for row, placement in zip(rows, placements, strict=True):
                 self.report.pins += 1
                 pin = pin_of(row)
-                if self._now - pin.updated_at > _UNDER_WAY:
+                if self._old(pin.updated_at):
                     await self._pin(pin, placement)
+                elif placement is not None and placement["failed"]:  # not under way: it was tried
+                    await self._drift(pin, placement)
                 if self._deep and placement is not None and not pin.ended:
                     await self._copies_of(pin, placement)
         async for rows in _all(self._core, PLACEMENTS):
@@ -101,10 +103,19 @@ class _Check:
         if placement["desired"] != wanted:
             about = f"wanted {_names(placement['desired'])}, to be wanted {_names(wanted)}"
             await self._tell("not wanted where it should be", pin.cid, look, about)
-        elif placement["desired"] != placement["actual"] or placement["in_progress"]:
-            about = f"wanted {_names(placement['desired'])}, there {_names(placement['actual'])}"
-            await self._tell("drift", pin.cid, look, about)
+        else:
+            await self._drift(pin, placement)
         await self._rows_of(pin, placement)
+
+    async def _drift(self, pin: Pin, placement: Row) -> None:
+        desired, actual = placement["desired"], placement["actual"]
+        look: list[Change] = [look_at(pin.cid, self._now)]
+        if len(desired) < pin.rf:
+            about = f"{len(actual)} of {pin.rf} copies: other peers are lost, full, or not of its zones"
+            await self._tell("too few peers", pin.cid, look, about)
+        elif desired != actual or placement["in_progress"]:
+            about = f"wanted {_names(desired)}, there {_names(actual)}"
+            await self._tell("drift", pin.cid, look, about)
 
     async def _rows_of(self, pin: Pin, placement: Row) -> None:
         keys = [(peer, *pin.key) for peer in sorted(placement["actual"])]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BY_PEER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import (
@@ -24,7 +24,7 @@ from minitoolstream.domain.pin import (
     stale,
     status_of,
 )
-from minitoolstream.domain.placement import check_rf
+from minitoolstream.domain.placement import check_rf, next_look
 from minitoolstream.ports.catalog import Change, Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.operations import Operation
@@ -37,6 +37,7 @@ from minitoolstream.services.place_copies import (
     listed,
     live_peers,
     look_at,
+    soon,
     unlisted,
 )
 
@@ -54,10 +55,12 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class PinState:
-    """A pin with where its copies are; `placement` is empty while none was chosen."""
+    """A pin with where its copies are; `placement` is empty while none was chosen. `failures`: rows of peers where one
+    could not be made; lists do without."""
 
     pin: Pin
     placement: Row
+    failures: Sequence[Row] = ()
 
     @property
     def status(self) -> str:
@@ -67,6 +70,12 @@ class PinState:
     def size(self) -> int | None:
         """None as long as nobody has seen its bytes."""
         return self.pin.size if self.pin.size is not None else self.placement.get("size")
+
+    @property
+    def again_at(self) -> datetime | None:
+        """When what failed is due again."""
+        tries, last = self.placement.get("reconcile_count"), self.placement.get("last_reconcile")
+        return soon(last, next_look(tries)) if tries and last is not None else None
 
 
 async def create_pin(
@@ -91,7 +100,10 @@ async def create_pin(
 
 
 async def get_pin(core: Core, actor: Actor, cid: Cid) -> PinState:
-    return await _state(core, await _own(core, actor, cid))
+    pin = await _own(core, actor, cid)
+    placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
+    rows = await core.catalog.get_many(BY_PEER, [(peer, *pin.key) for peer in sorted(placement.get("failed", ()))])
+    return PinState(pin, placement, [row for row in rows if row is not None and row["error_message"]])
 
 
 async def update_pin(
@@ -239,10 +251,6 @@ def _changed(core: Core, pin: Pin, wish: Wish, refs: list[Row]) -> Pin:
         updated_at=core.wall(),
     )
     return with_needs(after, refs, rf=wish.rf, zones=wish.zones)
-
-
-async def _state(core: Core, pin: Pin) -> PinState:
-    return PinState(pin, await core.catalog.get(PLACEMENTS, pin.key) or {})
 
 
 def rf_of(core: Core, wish: Wish) -> int:

@@ -85,9 +85,11 @@ def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset
 
 
 def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Change]:
-    """The placement's wish, and the same by peer for those that are new to it."""
+    """The placement's wish, and the same by peer for those that are new to it. Where it is wanted no more a row is, and
+    a copy may be: the reconciler ends both."""
     key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
-    changes: list[Change] = [Put(PLACEMENTS, {**key, "desired": desired, "updated_at": now})]
+    marks = {"in_progress": before - desired} if before - desired else None
+    changes: list[Change] = [Put(PLACEMENTS, {**key, "desired": desired, "updated_at": now}, plus=marks)]
     for peer in sorted(desired - before):
         row = {"peer_id": peer, **key, "state": 0, "assigned_at": now, "last_seen": now, "retry_count": 0}
         changes.append(Put(BY_PEER, row))

@@ -95,10 +95,14 @@ async def reconcile_copies(core: Core) -> Counts:
     peers = await live_peers(core)
     # Rows wait for the engine, copies for the stores: neither takes the other's place.
     contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
-    async with _claimed(core) as share:
+    async with _claimed(core) as share, Together(core.catalog) as writing:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        run = Run(core, peers, share.holds, Together(core.catalog), asyncio.Semaphore(AT_ONCE), large)
-        await asyncio.gather(*(_slice(share, number, run, contents) for number in list(share.slices)))
+        run = Run(core, peers, share.holds, writing, asyncio.Semaphore(AT_ONCE), large)
+        slices = (_slice(share, number, run, contents) for number in list(share.slices))
+        # The claim is kept until all have ended, also when one fails.
+        for ended in await asyncio.gather(*slices, return_exceptions=True):
+            if ended is not None:
+                raise ended
     await _note(core, run.counts, time.monotonic() - began)
     return run.counts
 

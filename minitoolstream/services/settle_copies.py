@@ -103,8 +103,9 @@ class Content:
         before, missing = self._set("desired"), self.wanted - self._held
         rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
         placement = rows[0].row if rows and isinstance(rows[0], Put) else self._key
-        marks = {"in_progress": missing} if missing else None
-        return [Put(PLACEMENTS, placement, plus=marks)] if rows or marks else [], rows[1:]
+        marks = missing | (before - self.wanted if rows else _NONE)
+        change = Put(PLACEMENTS, placement, plus={"in_progress": marks} if marks else None)
+        return [change] if rows or marks else [], rows[1:]
 
     async def settle(self) -> None:
         """What `begin` told has been written."""
@@ -117,7 +118,7 @@ class Content:
         made = await self._copy(wanted - held) if wanted - held else _NONE
         have = held | made
         # A copy that is not wanted goes when those that are wanted are there: never fewer than before.
-        leftovers = (have | self._set("in_progress") | self._set("failed")) - wanted
+        leftovers = (have | self._set("desired") | self._set("in_progress") | self._set("failed")) - wanted
         gone = await self._remove(leftovers) if wanted <= have and leftovers else _NONE
         await self._finish(wanted, have - gone, made, gone)
 
@@ -200,7 +201,8 @@ class Content:
         if size is not None and size != self.placement.get("size"):
             row["size"] = size
         changed = {"actual": made, "failed": failed}
-        over = {"in_progress": made | failed | gone, "failed": (made | gone) & self._set("failed")}
+        there = made | (wanted & have & self._set("in_progress"))  # also where it was not wanted for a while
+        over = {"in_progress": there | failed | gone, "failed": (made | gone) & self._set("failed")}
         placement = Put(
             PLACEMENTS,
             {**self._key, **row, "updated_at": self.now},
@@ -208,7 +210,7 @@ class Content:
             minus={name: some for name, some in over.items() if some},
         )
         by_peer: list[Change] = [
-            *(Put(BY_PEER, self._peer_row(peer)) for peer in made | failed),
+            *(Put(BY_PEER, self._peer_row(peer)) for peer in there | failed),
             *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
         ]
         await self._note_full()
@@ -222,14 +224,16 @@ class Content:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
         error = self.problems.get(peer)
         if error is None:
-            return {**row, "state": 2, "completed_at": self.now, "pin_size": self.sizes[peer], "error_message": None}
+            size = self.sizes.get(peer, self._size)
+            return {**row, "state": 2, "completed_at": self.now, "pin_size": size, "error_message": None}
         tries = int(self.placement.get("reconcile_count") or 0) + 1
         return {**row, "state": 3, "error_message": error.message[:500], "retry_count": tries}
 
     async def _note_full(self) -> None:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""
-        full = [peer for peer, error in self.problems.items() if error.details.get("full")]
-        rows = [Put(PEERS, {"peer_id": peer, "full_until": self.now + _FULL_FOR, "reason": "full"}) for peer in full]
+        full = {peer: error.message for peer, error in self.problems.items() if error.details.get("full")}
+        until = self.now + _FULL_FOR
+        rows = [Put(PEERS, {"peer_id": peer, "full_until": until, "reason": why}) for peer, why in full.items()]
         await self.run.writing.write(rows)
 
     async def _end(self) -> None:

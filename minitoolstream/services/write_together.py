@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Self
 
 from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
@@ -18,12 +19,20 @@ _Steps = Sequence[Sequence[Change]]
 
 class Together:
     """What comes while others are being written goes with the next. Steps of one call keep their order, and are there
-    when it returns, as with the store's own `write_in_order`."""
+    when it returns, as with the store's own `write_in_order`. Nothing is written any more behind its end as a context,
+    also of what callers did not wait for."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
         self._waiting: deque[tuple[_Steps, asyncio.Future[None]]] = deque()
         self._writing: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._writing:
+            await asyncio.wait(self._writing)
 
     async def write(self, *steps: Sequence[Change]) -> None:
         if not any(steps):

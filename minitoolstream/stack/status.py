@@ -122,7 +122,8 @@ def _process(settings: Settings, state: State, part: str) -> dict[str, Any]:
 
 def _seen_by_host(url: str, settings: Settings) -> dict[str, Any]:
     """What the host itself reports (rejected events, uploads, the journal ...), and whether it took the token."""
-    answer = ask(f"{url}/v1/status", token=settings.token_for([url]))
+    token = settings.token_for([url])
+    answer = ask(f"{url}/v1/status", token=token)
     if answer.status == 401:
         return {"token_refused": settings.source("server.token")}
     if answer.status != 200 or not isinstance(answer.body, dict):
@@ -131,4 +132,7 @@ def _seen_by_host(url: str, settings: Settings) -> dict[str, Any]:
     seen = {name: answer.body[name] for name in shown if answer.body.get(name) is not None}
     if journal := answer.body.get("journal"):
         seen["journal"] = {name: journal[name] for name in ("behind", "seconds")}
+    peers = ask(f"{url}/v1/catalog/peers", token=token)
+    if peers.status == 200 and isinstance(peers.body, dict) and peers.body.get("peers"):
+        seen["peers"] = peers.body["peers"]
     return seen

@@ -10,7 +10,6 @@ import pytest
 
 from tests.docs.test_docs import ROOT, blocks
 from tests.integration.test_stack import Stack
-from tests.servers import MinioServer
 
 PAGE = (ROOT / "docs/catalog.md").read_text("utf-8")
 
@@ -22,23 +21,17 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.command("down")
 
 
-def test_the_commands_of_the_page_on_the_catalog_work(stack: Stack, minio_server: MinioServer) -> None:
-    for region in ("eu", "us"):
-        minio_server.s3().create_bucket(Bucket=f"docs-{region}")
+def test_the_commands_of_the_page_on_the_catalog_work(stack: Stack) -> None:
     said = stack.mts("up", "--quick", "--catalog")
     assert "Cassandra" in said
     assert set(stack.pids()) >= {"catalog", "host", "tarantool"}
     first, copies, database = blocks("sh", PAGE)
-    for region in ("eu", "us"):
-        first = first.replace(f"http://s3.{region}:9000/copies", f"{minio_server.endpoint}/docs-{region}")
-    root = minio_server.root
-    first = first.replace("ACCESS:SECRET", f"{root.access_key}:{root.secret_key}")
     # The stack's own database is used.
     database = re.sub(r"^export MTS_CATALOG_DATABASE.*\n", "", database, flags=re.MULTILINE)
     shown = stack.shell("\n".join([first, copies, database]))
     assert "status   pinned" in shown
     assert "copies   2 of 2: eu, us" in shown
     assert "0 findings" in shown
-    assert f"{minio_server.endpoint}/docs-eu/cid/" in shown
+    assert f"{stack.status()['object_store']['endpoint']}/copies-eu/cid/" in shown
     assert "nothing to do" in shown  # `up` has migrated it
     assert re.search(r"cql://127.0.0.1:\d+/mts_catalog: 1.0.0, 1.1.0, 1.2.0, 1.3.0\n", shown)

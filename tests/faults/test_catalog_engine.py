@@ -19,7 +19,7 @@ from minitoolstream.adapters.catalog.migrations import Migration, read_migration
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
-from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, CLAIMS, PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS, PLACEMENTS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Wish
@@ -143,6 +143,21 @@ async def test_a_pin_that_comes_back_on_cassandra_keeps_its_copies(kit: CatalogK
     state = await get_pin(kit.core, BOB, one)
     assert state.status == "pinned"
     assert {peer for peer, held in kit.peers.stores.items() if held.objects} >= state.placement["actual"]
+
+
+async def test_fewer_copies_wished_for_before_the_first_leave_no_rows_on_cassandra(kit: CatalogKit) -> None:
+    body = b"wished for, and not any more"
+    one = cid_of(body)
+    kit.peers.stores["eu"].client_put(f"cid/{one}", body)
+    await create_pin(kit.core, ALICE, one, Wish(rf=3))
+    for rf in (1, 3, 1):
+        await update_pin(kit.core, ALICE, one, Wish(rf=rf))
+    kit.advance(5)
+    await reconcile_copies(kit.core)
+    placement = (await get_pin(kit.core, ALICE, one)).placement
+    rows = await kit.store.get_many(BY_PEER, [(peer, one.prefix, one.binary) for peer in kit.peers.known])
+    assert {row["peer_id"] for row in rows if row is not None} == placement["actual"] == placement["desired"]
+    assert (len(placement["actual"]), placement["in_progress"]) == (1, frozenset())
 
 
 async def test_what_only_messages_hold_stays_in_their_list_on_cassandra(kit: CatalogKit) -> None:

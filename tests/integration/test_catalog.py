@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,6 +254,18 @@ def test_more_copies_than_peers_are_refused_for_a_subject(world: CatalogLive, su
     assert world.api("PUT", f"/v1/subjects/{subject}", {"copies": {"zones": ["x"]}}).status == 400
 
 
+def test_the_commands_of_a_subject_show_the_copies_asked_for(
+    world: CatalogLive, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MTS_URL", world.live.url)
+    monkeypatch.setenv("MTS_TOKEN", world.live.token)
+    asked = ["--copies", "2", "--copy-zone", "eu-west", "--copy-zone", "us-east"]
+    for command in (["create", subject, *asked], ["info", subject]):
+        shown = CliRunner().invoke(cli, ["subject", *command]).output
+        assert re.search(r"^copies +2 in eu-west, us-east$", shown, re.MULTILINE), shown
+    assert "\ncopies" not in CliRunner().invoke(cli, ["subject", "alter", subject, "--copies", "0"]).output
+
+
 def test_commands_show_the_catalog(world: CatalogLive, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MTS_URL", world.live.url)
     monkeypatch.setenv("MTS_TOKEN", world.live.token)
@@ -273,3 +286,35 @@ def test_commands_show_the_catalog(world: CatalogLive, subject: str, monkeypatch
     assert "unpinned" in mts("unpin", cid)
     assert "not pinned" in mts("get", cid, code=3)
     assert "bad_request" in mts("get", "nonsense", "--json", code=2)
+    assert "cid or sequence, not both" in mts("pin", cid, "--sequence", "1", code=2)
+    assert "/nowhere cannot be read: No such file or directory\n" in mts("batch", "pin", "/nowhere", code=2)
+
+
+def test_commands_say_why_there_is_no_copy(world: CatalogLive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MTS_URL", world.live.url)
+    monkeypatch.setenv("MTS_TOKEN", world.live.token)
+    monkeypatch.setenv("MTS_HOME", str(tmp_path))
+    cid, asia = cid_of(b"nobody has it").text, world.peers["asia"]
+
+    def mts(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    mts("catalog", "pin", cid, "--rf", "3")
+    asia.kill()
+    try:
+        assert "why: mts catalog get CID" in mts("catalog", "reconcile")
+        shown = mts("catalog", "get", cid)
+        assert "failed   eu, attempt 1: peer asia: the object store does not answer" in shown
+        assert "failed   asia, attempt 1: the object store does not answer" in shown
+        assert "again    20" in shown
+        for command in (("catalog", "peers"), ("status",)):
+            assert re.search(
+                r"^! peer asia is down since 20\S+Z: the object store does not answer", mts(*command), re.MULTILINE
+            )
+    finally:
+        asia.start()
+    world.api("DELETE", f"{PINS}/{cid}")
+    world.reconcile()
+    assert "! peer" not in mts("status")

@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.api import show_catalog
 from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, QUEUE, STATS, Table
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import unavailable
 from minitoolstream.domain.pin import Wish
-from minitoolstream.ports.catalog import Delete
 from minitoolstream.services import copy_content
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import give_up_claim, take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
-from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin, update_pin
+from minitoolstream.services.list_pins import PinFilter, list_pins
+from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import SLICES, slice_of
+from minitoolstream.services.place_copies import slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.settle_copies import Counts
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
@@ -136,6 +138,27 @@ async def test_nobody_has_the_bytes(kit: CatalogKit) -> None:
     assert row is not None
     assert row["error_message"] == "no store has its bytes"
     assert row["retry_count"] >= 3
+    found = await get_pin(kit.core, ALICE, CID)
+    assert found.failures == [row]
+    assert [found.again_at] == [entry["due"] for entry in await kit.store.page(QUEUE, (slice_of(CID),), 9)]
+
+
+async def test_a_pin_that_fails_says_why_until_it_is_there(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    failed = show_catalog.pin(await get_pin(kit.core, ALICE, CID))
+    assert {one.peer_id: (one.reason, one.attempts) for one in failed.failures} == dict.fromkeys(
+        failed.placement.failed, ("no store has its bytes", 1)
+    )
+    assert failed.again_at == show_catalog.moment(kit.now + timedelta(seconds=2))
+    info = show_catalog.ipfs_status(kit.core, await get_pin(kit.core, ALICE, CID)).info
+    assert info == {"copies": "0 of 2"} | {f"failed at {one.peer_id}": one.reason for one in failed.failures}
+    (listed,) = (await list_pins(kit.core, "alice", PinFilter(), 9)).pins
+    assert show_catalog.pin(listed).failures == []
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await run(kit)
+    there = show_catalog.pin(await get_pin(kit.core, ALICE, CID))
+    assert (there.failures, there.again_at) == ([], None)
 
 
 async def test_looks_at_what_fails_become_rarer(kit: CatalogKit) -> None:
@@ -316,27 +339,6 @@ async def test_a_reconciler_killed_anywhere_leaves_what_the_next_one_ends(kit: C
     for body in bodies[seed % 2 :: 1 + seed % 2]:
         row = await placement(kit, body)
         assert row["actual"] == row["desired"] == holders(kit, body) & set(kit.peers.known)
-
-
-async def test_a_change_whose_followers_were_never_written_is_found_and_mended(kit: CatalogKit) -> None:
-    """Whoever changes a pin dies behind its row, and a reconciler has looked before that."""
-    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
-    await create_pin(kit.core, ALICE, CID, Wish(rf=1))
-    await run(kit)
-    kit.core.catalog = Dying(kit.store, 2)
-    with pytest.raises(DiedError):
-        await update_pin(kit.core, ALICE, CID, Wish(rf=3))
-    kit.core.catalog = kit.store
-    for number in range(SLICES):
-        for row in await kit.store.page(QUEUE, (number,), 9):
-            await kit.store.write([Delete(QUEUE, (number, row["due"], row["cid_bin"]))])
-    kit.advance(120)
-    (found,) = (await check_catalog(kit.core, mend=True)).found
-    assert found.kind == "not wanted where it should be"
-    await run(kit)
-    assert holders(kit) == {"eu", "us", "asia"}
-    kit.advance(120)
-    assert (await check_catalog(kit.core, deep=True)).found == []
 
 
 async def test_a_pin_that_comes_back_while_it_is_removed_has_its_copies(kit: CatalogKit) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
-from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, Table
+from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.pin import Wish
 from minitoolstream.ports import StoredPart
-from minitoolstream.ports.catalog import Change, Put
+from minitoolstream.ports.catalog import Change, Put, Row
 from minitoolstream.services import copy_content
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
+from minitoolstream.services.place_copies import slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
 from tests.unit.test_services_copies import BODY, CID, holders, placement, published, run, status
@@ -206,3 +211,116 @@ async def test_a_reconciler_that_dies_between_any_two_rows_leaves_no_copy_that_n
     assert len(holders(kit)) == copies
     assert holders(kit) == ((await placement(kit))["actual"] if copies else set())
     assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def listed_at(kit: CatalogKit) -> set[str]:
+    rows = await kit.store.get_many(BY_PEER, [(peer, CID.prefix, CID.binary) for peer in kit.peers.known])
+    return {row["peer_id"] for row in rows if row is not None}
+
+
+async def test_a_copy_that_somebody_made_where_it_was_to_be_goes_when_it_is_not_wanted_there(kit: CatalogKit) -> None:
+    """Whoever made it died, and no row says more than where it should have been."""
+    await published(kit, rf=2)
+    full, kept = sorted((await placement(kit))["desired"])
+    kit.peers.stores[full].client_put(key_of(CID), BODY)
+    await kit.store.write([Put(PEERS, {"peer_id": full, "full_until": kit.now + timedelta(hours=1)})])
+    await run(kit)
+    assert holders(kit) == await listed_at(kit) == {"eu", "us", "asia"} - {full} > {kept}
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_fewer_copies_wished_for_before_the_first_is_made_leave_no_rows(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    await update_pin(kit.core, ALICE, CID, Wish(rf=1))
+    await run(kit)
+    assert len(holders(kit)) == 1
+    assert await listed_at(kit) == (await placement(kit))["actual"] == holders(kit)
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_copies_not_wanted_for_a_while_stay_as_they_are(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    await run(kit)
+    for rf in (1, 3):
+        await update_pin(kit.core, ALICE, CID, Wish(rf=rf))
+    counts = await run(kit)
+    assert (counts.copied, counts.removed) == (0, 0)
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+class Claims:
+    """A store that tells when a slice is given up, and lets nothing be written before `go_on`."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.began, self.go_on, self.given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.written = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
+        self.began.set()
+        await self.go_on.wait()
+        await self._store.write_in_order(steps)
+        self.written += 1
+
+    async def put_if(self, table: Table, row: Row, expected: Row) -> Any:
+        if str(row.get("name")).startswith("slice/") and "until" not in expected:
+            self.given_up.set()
+        return await self._store.put_if(table, row, expected)
+
+    async def is_kept(self) -> bool:
+        """Also after a while."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.given_up.wait(), 0.2)
+        return not self.given_up.is_set()
+
+
+async def test_who_is_cancelled_keeps_its_claim_until_its_rows_are_written(kit: CatalogKit) -> None:
+    await published(kit)
+    kit.advance(5)
+    kit.core.catalog = store = cast(Any, Claims(kit.store))
+    running = asyncio.create_task(reconcile_copies(kit.core))
+    await store.began.wait()
+    running.cancel()
+    assert await store.is_kept()
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert store.given_up.is_set()
+    assert store.written == 1
+
+
+async def test_who_fails_keeps_its_claims_until_its_other_contents_are_through(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [bytes([number]) for number in range(20)]
+    for body in bodies:
+        await published(kit, body, rf=1)
+    assert len({slice_of(cid_of(body)) for body in bodies}) > 1
+    kit.core.catalog = store = cast(Any, Claims(kit.store))
+    store.go_on.set()
+    copying, go_on = asyncio.Event(), asyncio.Event()
+
+    async def copy(cid: Cid, *_given: Any) -> int:
+        if slice_of(cid) == slice_of(cid_of(bodies[0])):
+            await copying.wait()
+            raise DiedError
+        copying.set()
+        await go_on.wait()
+        return 1
+
+    monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", copy)
+    kit.advance(5)
+    running = asyncio.create_task(reconcile_copies(kit.core))
+    assert await store.is_kept()
+    go_on.set()
+    with pytest.raises(DiedError):
+        await running
+    assert store.given_up.is_set()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minitoolstream.adapters.s3.client import S3Payloads
+from minitoolstream.adapters.s3.requests import Advice
 from minitoolstream.adapters.s3.signer import S3Signer
 from minitoolstream.adapters.s3.sigv4 import SigV4, endpoint_url
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.placement import Peer
 from minitoolstream.ports import PayloadStore, Signer
+
+_ADVICE = Advice("make it, or correct MTS_CATALOG_PEERS", "MTS_CATALOG_PEER_KEYS")
 
 
 class S3Peers:
@@ -28,7 +31,7 @@ class S3Peers:
 
     def payloads(self, peer_id: str) -> PayloadStore:
         if peer_id not in self._stores:
-            self._stores[peer_id] = S3Payloads(self._sigv4(peer_id))
+            self._stores[peer_id] = S3Payloads(self._sigv4(peer_id), advice=_ADVICE)
         return self._stores[peer_id]
 
     def signer(self, peer_id: str) -> Signer:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
 from minitoolstream.adapters.s3 import xml
-from minitoolstream.adapters.s3.requests import S3Requests, StoreSilent
+from minitoolstream.adapters.s3.requests import OWN_BUCKET, Advice, S3Requests, StoreSilent
 from minitoolstream.adapters.s3.signer import metadata_headers, range_header, sigv4_of
 from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings
@@ -29,9 +29,15 @@ COMPLETE_SILENCE = 120.0
 class S3Payloads:
     """Fulfils `ports.PayloadStore` for S3, MinIO and what speaks like them."""
 
-    def __init__(self, sigv4: SigV4, http: HttpClient | None = None, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        sigv4: SigV4,
+        http: HttpClient | None = None,
+        metrics: Metrics | None = None,
+        advice: Advice = OWN_BUCKET,
+    ) -> None:
         self._http = http or HttpClient()
-        self._requests = S3Requests(self._http, sigv4, metrics)
+        self._requests = S3Requests(self._http, sigv4, metrics, advice)
 
     @classmethod
     def from_settings(cls, settings: Settings, metrics: Metrics | None = None) -> S3Payloads:

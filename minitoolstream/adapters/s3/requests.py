@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.adapters.s3.xml import error_code
@@ -29,11 +30,24 @@ class StoreSilent(MtsError):  # noqa: N818 - says what happened
     """The store took a request and then said nothing: it is stuck, or a running PUT holds the key's lock."""
 
 
+class Advice(NamedTuple):
+    """What to look at when a store refuses us."""
+
+    bucket: str = "make it (`mts up` does), or set minio.bucket"
+    keys: str = "minio.access_key, minio.secret_key"
+
+
+OWN_BUCKET = Advice()
+
+
 class S3Requests:
     """Sends to one bucket. `retry`: the request only reads, so a passing fault is tried once more."""
 
-    def __init__(self, http: HttpClient, sigv4: SigV4, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, http: HttpClient, sigv4: SigV4, metrics: Metrics | None = None, advice: Advice = OWN_BUCKET
+    ) -> None:
         self._http = http
+        self._advice = advice
         self._sigv4 = sigv4
         self._metrics = metrics or NoMetrics()
 
@@ -73,19 +87,19 @@ class S3Requests:
         raise AssertionError("unreachable")
 
     def problem(self, status: int, code: str) -> MtsError:
-        return problem_of(self._sigv4.bucket, status, code)
+        return problem_of(self._sigv4.bucket, status, code, self._advice)
 
 
-def problem_of(bucket: str, status: int, code: str) -> MtsError:
+def problem_of(bucket: str, status: int, code: str, advice: Advice = OWN_BUCKET) -> MtsError:
     """What a status that was not expected means; `code` is the one in the body."""
     said = f"{status} {code}".strip()
     if status == 403:
         return unavailable(
             f"the object store refused our credentials, or its bucket policy did ({said}): "
-            "check minio.access_key, minio.secret_key, the policy and the clocks"
+            f"check {advice.keys}, the policy and the clocks"
         )
     if code == "NoSuchBucket":
-        return unavailable(f"the bucket {bucket} does not exist: make it (`mts up` does), or set minio.bucket")
+        return unavailable(f"the bucket {bucket} does not exist: {advice.bucket}")
     if status == 404:
         return MtsError("payload_missing", f"the object store does not have the object ({said})")
     if status == 416:

@@ -1,0 +1,80 @@
+"""What `check` tells of a catalog, and mends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from minitoolstream.domain.catalog_tables import PEERS, QUEUE
+from minitoolstream.domain.pin import Wish
+from minitoolstream.ports.catalog import Delete, Put
+from minitoolstream.services.check_catalog import Finding, check_catalog
+from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.manage_pins import create_pin, update_pin
+from minitoolstream.services.place_copies import SLICES
+from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
+from tests.unit.test_services_copies import BODY, CID, holders, published, run
+from tests.unit.test_services_pins import DiedError, Dying
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
+    made = catalog_kit(tmp_path, "eu", "us", "asia")
+    yield made
+    await made.store.close()
+
+
+async def test_a_change_whose_followers_were_never_written_is_found_and_mended(kit: CatalogKit) -> None:
+    """Whoever changes a pin dies behind its row, and a reconciler has looked before that."""
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=1))
+    await run(kit)
+    kit.core.catalog = Dying(kit.store, 2)
+    with pytest.raises(DiedError):
+        await update_pin(kit.core, ALICE, CID, Wish(rf=3))
+    kit.core.catalog = kit.store
+    for number in range(SLICES):
+        for row in await kit.store.page(QUEUE, (number,), 9):
+            await kit.store.write([Delete(QUEUE, (number, row["due"], row["cid_bin"]))])
+    kit.advance(120)
+    (found,) = (await check_catalog(kit.core, mend=True)).found
+    assert found.kind == "not wanted where it should be"
+    await run(kit)
+    assert holders(kit) == {"eu", "us", "asia"}
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+async def test_copies_that_failed_are_told_at_once_and_copies_under_way_are_not(kit: CatalogKit, deep: bool) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3))
+    assert (await check_catalog(kit.core, deep=deep)).found == []
+    await run(kit)
+    told = Finding("drift", CID.text, "wanted asia, eu, us, there none")
+    assert (await check_catalog(kit.core, deep=deep)).found == [told]
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=deep)).found == [told]
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await run(kit)
+    assert (await check_catalog(kit.core, deep=deep)).found == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("gone", [{"state": "lost", "since": None}, {"full_until": "later"}])
+async def test_a_pin_for_which_there_are_too_few_peers_is_told(
+    kit: CatalogKit, gone: dict[str, object], deep: bool
+) -> None:
+    await published(kit, rf=2)
+    if "full_until" in gone:
+        gone = {"full_until": kit.now + timedelta(hours=1)}
+    await kit.store.write([Put(PEERS, {"peer_id": peer, **gone}) for peer in ("eu", "us", "asia")])
+    for store in kit.peers.stores.values():
+        store.down = True
+    await run(kit)
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=deep)).found == [
+        Finding("too few peers", CID.text, "0 of 2 copies: other peers are lost, full, or not of its zones")
+    ]
