@@ -18,7 +18,7 @@ local REASON = 'subject_deleted'
 
 -- Others are served between two transactions, and get most of the time: after each, this rests for longer than it took.
 local PER_STEP = 100
-local REST = 7
+local REST = 15
 
 -- Inside the transaction that deletes the subject's row.
 function M.begin(name, incarnation)
