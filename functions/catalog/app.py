@@ -46,6 +46,7 @@ OPERATION = ({"type": "string", "minLength": 1, "maxLength": 200}, "a repeated o
     response=schema_catalog.PinShape,
     status=201,
     also=(200,),
+    may_lack=True,
 )
 async def make_pin(request: Request) -> Response:
     body = parse.decode(request.body, schema_catalog.PinRequest)

@@ -94,6 +94,10 @@ def error_body(error: MtsError) -> dict[str, dict[str, object]]:
     return {"error": {"code": error.code, "message": error.message, "details": error.details}}
 
 
+def is_ipfs(path: str) -> bool:
+    return f"{path}/".startswith(f"{IPFS}/")
+
+
 def _ipfs_error_body(error: MtsError) -> dict[str, dict[str, str]]:
     return {"error": {"reason": error.code.upper(), "details": error.message}}
 
@@ -107,5 +111,5 @@ def error_response(error: MtsError, path: str = "") -> Response:
         headers["retry-after"] = str(ceil(error.details.get("retry_after", 1)))
     if error.code == "unauthorized":
         headers["www-authenticate"] = 'Bearer realm="minitoolstream"'
-    body = _ipfs_error_body(error) if f"{path}/".startswith(f"{IPFS}/") else error_body(error)
+    body = _ipfs_error_body(error) if is_ipfs(path) else error_body(error)
     return Response(msgspec.json.encode(body), http_status(error), headers)

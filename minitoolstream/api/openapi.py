@@ -11,8 +11,8 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from minitoolstream.api.app import Route
-from minitoolstream.api.errors import HTTP_STATUS
-from minitoolstream.api.schema import Error
+from minitoolstream.api.errors import HTTP_STATUS, is_ipfs
+from minitoolstream.api.schema import Error, IpfsError
 from minitoolstream.domain.limits import MAX_DURABLE_LENGTH, MAX_SEQUENCE
 from minitoolstream.domain.subject import SUBJECT_PATTERN, UPLOAD_ID_PATTERN
 from minitoolstream.domain.tracking import FILENAME_PATTERN, TRANSITIONS, WORK_STAGES
@@ -20,6 +20,7 @@ from minitoolstream.domain.tracking import FILENAME_PATTERN, TRANSITIONS, WORK_S
 Json = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
+_IPFS = "ipfs-"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _SUBJECT: Json = {
     "type": "string",
@@ -102,7 +103,7 @@ def openapi(routes: Iterable[tuple[str, Route]]) -> Json:
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": _error_responses(),
+            "responses": {**_error_responses("", Error), **_error_responses(_IPFS, IpfsError)},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`mts token` prints it."}},
         },
     }
@@ -171,10 +172,11 @@ def _errors(route: Route, has_parameters: bool) -> Json:
         possible -= {413, 422}
     if not has_parameters and not route.may_lack:
         possible -= {404, 410}
-    return {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(possible)}
+    shape = _IPFS if is_ipfs(route.path) else ""
+    return {str(status): {"$ref": f"#/components/responses/{shape}{status}"} for status in sorted(possible)}
 
 
-def _error_responses() -> Json:
+def _error_responses(shape: str, error: type[Error | IpfsError]) -> Json:
     codes: dict[int, list[str]] = {}
     for code, status in HTTP_STATUS.items():
         codes.setdefault(status, []).append(code)
@@ -184,10 +186,10 @@ def _error_responses() -> Json:
         if status in {429, 503}:
             headers["Retry-After"] = {"description": "seconds", "schema": {"type": "integer"}}
         names = ", ".join(f"`{code}`" for code in codes.get(status, []))
-        answers[str(status)] = {
+        answers[f"{shape}{status}"] = {
             "description": f"{text} Codes: {names}." if names else text,
             "headers": headers,
-            "content": {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}},
+            "content": {"application/json": {"schema": {"$ref": _REF.format(name=error.__name__)}}},
         }
     return answers
 
@@ -198,7 +200,7 @@ def _request_id_header() -> Json:
 
 def _schemas(routes: Sequence[tuple[str, Route]]) -> tuple[dict[Any, Json], Json]:
     """A reference for every type that a route names, and the definitions behind them."""
-    types: list[Any] = [Error]
+    types: list[Any] = [Error, IpfsError]
     for _, route in routes:
         for named in (route.request, route.response):
             types += [each for each in _alternatives(named) if each not in types]

@@ -223,6 +223,17 @@ class Error(msgspec.Struct):
     error: ErrorBody
 
 
+class IpfsErrorBody(msgspec.Struct):
+    reason: str
+    details: str
+
+
+class IpfsError(msgspec.Struct):
+    """As the IPFS Pinning Service API has it."""
+
+    error: IpfsErrorBody
+
+
 class SubjectInfo(msgspec.Struct):
     subject: str
     partitions: int
