@@ -46,7 +46,7 @@ class Worker:
         metrics = Metrics(self.board, slot)
         host = Host(self.settings, self.functions, metrics, self.wiring)
         # What is loaded by now stays for ever, and a request leaves almost no cycles: collect little at a time, and
-        # all of it hardly ever. Thousands who wait are 200,000 objects, and everybody stands still for 100 ms meanwhile.
+        # all of it hardly ever: thousands who wait are 200,000 objects, which take 100 ms of everybody's.
         gc.collect()
         gc.freeze()
         gc.set_threshold(1_000, 10, 500)
