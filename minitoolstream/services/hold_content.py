@@ -11,13 +11,7 @@ from minitoolstream.domain.pin import NOBODY, QUEUED, UNPINNING, Pin, next_versi
 from minitoolstream.ports.catalog import Change, Delete, Put
 from minitoolstream.services.core import Core
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
-from minitoolstream.services.place_copies import (
-    count,
-    event,
-    followers,
-    look_at,
-    unlisted,
-)
+from minitoolstream.services.place_copies import count, event, followers, look_again, look_at, unlisted
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +76,10 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
         after = with_needs(before, refs) if held else replace(before, status=UNPINNING)
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
-            ended = after.ended
-            await core.catalog.write([event(cid, now, "let go", "expiry"), *([unlisted(before)] if ended else [])])
-            return ended
+            rows: list[Change] = [unlisted(before)] if after.ended else []
+            again = look_again(cid, core.wall())
+            await core.catalog.write([*rows, event(cid, now, "let go", "expiry"), again])
+            return after.ended
     raise busy(cid)
 
 

@@ -36,6 +36,7 @@ from minitoolstream.services.place_copies import (
     followers,
     listed,
     live_peers,
+    look_again,
     look_at,
     soon,
     unlisted,
@@ -161,7 +162,8 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
             # What nobody had pinned stays in their list: an engine would let the deletion win over the same row.
             kept = refs and pin.owner == NOBODY
             rows: list[Change] = [] if kept else [unlisted(pin), *(listed(after) if refs else [])]
-            await core.catalog.write([*rows, event(pin.cid, now, what, actor)])
+            again = look_again(pin.cid, core.wall())
+            await core.catalog.write([*rows, event(pin.cid, now, what, actor), again])
             return True
         found = await find_pin(core, pin.cid)
         if found is None or found.ended:

@@ -42,6 +42,12 @@ def look_at(cid: Cid, due: datetime) -> Put:
     return Put(QUEUE, {"slice": slice_of(cid), "due": due, "cid_bin": cid.binary})
 
 
+def look_again(cid: Cid, now: datetime) -> Put:
+    """Behind a change of its pin: a reconciler that read the pin as it was may be about to end the entry before. At
+    another moment, so that it does not end this one."""
+    return look_at(cid, soon(now, 0.001))
+
+
 def expires(cid: Cid, at: datetime, now: datetime) -> Put:
     """The table's own life of 30 days would end the entries of pins that live longer. One whose time is over stands in
     this hour: those of the past are not looked at any more."""

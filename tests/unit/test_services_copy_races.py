@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
-from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, Table
+from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, Table
 from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.pin import Wish
 from minitoolstream.ports import StoredPart
@@ -22,6 +22,7 @@ from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
+from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
@@ -324,3 +325,40 @@ async def test_who_fails_keeps_its_claims_until_its_other_contents_are_through(
     with pytest.raises(DiedError):
         await running
     assert store.given_up.is_set()
+
+
+class Looking:
+    """A store, and a reconciler that looks once, just before a pin is changed."""
+
+    def __init__(self, kit: CatalogKit) -> None:
+        self._kit, self._looked = kit, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kit.store, name)
+
+    async def put_if(self, table: Table, row: Row, expected: Row) -> Any:
+        if table is PINS and not self._looked:
+            self._looked = True
+            await reconcile_copies(self._kit.core)
+        return await self._kit.store.put_if(table, row, expected)
+
+
+async def test_a_pin_whose_end_a_reconciler_comes_before_is_looked_at_again(kit: CatalogKit) -> None:
+    kit.peers.stores["eu"].client_put(key_of(CID), BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    kit.core.catalog = cast(Any, Looking(kit))
+    await delete_pin(kit.core, ALICE, CID)
+    kit.core.catalog = kit.store
+    await run(kit)
+    assert (holders(kit), await find_pin(kit.core, CID)) == (set(), None)
+
+
+async def test_a_content_let_go_behind_a_reconcilers_look_is_looked_at_again(kit: CatalogKit) -> None:
+    await published(kit)
+    await run(kit)
+    kit.core.catalog = cast(Any, Looking(kit))
+    await let_go(kit.core, CID, [f"m/{BODY.hex()[:20]}"])
+    kit.core.catalog = kit.store
+    await run(kit)
+    assert (holders(kit), await find_pin(kit.core, CID)) == (set(), None)
