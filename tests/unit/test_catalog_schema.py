@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +23,7 @@ from minitoolstream.adapters.catalog.migrations import read_migrations
 from minitoolstream.bundle import bundled
 from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS, STATS, TABLES
 from minitoolstream.domain.cql_schema import AddColumn, CreateTable, parse, statements
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.ports.catalog import Delete, Put
 
 SPECIFIED = {
@@ -142,6 +143,30 @@ async def test_statements_are_of_the_forms_that_scylladb_has_too() -> None:
         "DELETE FROM pins_by_cid WHERE mh_prefix = ? AND cid_bin = ? IF version = ?",
         "UPDATE pin_stats SET value = value + ? WHERE scope = ? AND name = ?",
     ]
+
+
+async def test_a_write_of_which_a_part_fails_ends_with_its_last_part() -> None:
+    """Whoever holds a claim gives it up behind its writes: none may come later."""
+    store, ended = CqlCatalog(PLACE, list), []
+
+    class Bound:
+        def __init__(self, given: Any) -> None:
+            self.routing_key, self.values = given[0].encode(), [b"x" * 3000]
+
+    class Parts(Heard):
+        def bind(self, given: Any) -> Any:
+            return Bound(given)
+
+        async def send(self, bound: Any) -> None:
+            if bound.routing_key == b"bad":
+                raise unavailable("away")
+            await asyncio.sleep(0.01)
+            ended.append(bound.routing_key)
+
+    store._session = Parts()  # type: ignore[assignment]
+    with pytest.raises(MtsError):
+        await store.write_each([Delete(OWNER_DAYS, (owner, "d")) for owner in ("good", "bad", "well")])
+    assert ended == [b"good", b"well"]
 
 
 LEVELED = (

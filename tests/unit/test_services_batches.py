@@ -10,10 +10,12 @@ import pytest
 
 from minitoolstream.adapters.catalog import sqlite
 from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, CLAIMS
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.cid import Cid
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Wish
 from minitoolstream.services import run_batches as batches
-from minitoolstream.services.manage_pins import create_pin, get_pin
+from minitoolstream.services.core import Core
+from minitoolstream.services.manage_pins import Actor, PinState, create_pin, get_pin
 from minitoolstream.services.run_batches import LIFE, batch_items, get_batch, run_batches, start_batch
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, cid
 from tests.unit.test_services_pins import DiedError, Dying
@@ -131,3 +133,24 @@ async def test_a_batch_is_kept_in_chunks_of_a_thousand(tmp_path: Path) -> None:
     items, more = await batch_items(kit.core, ALICE, row["batch_id"], 998, 1000)
     assert ([item["position"] for item in items], more) == (list(range(999, 1999)), True)
     await kit.store.close()
+
+
+async def test_a_batch_that_fails_keeps_its_claim_until_its_other_items_are_through(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await start_batch(kit.core, ALICE, "pin", CIDS[:3], Wish())
+    go_on = asyncio.Event()
+
+    async def slow(core: Core, actor: Actor, one: Cid, wish: Wish) -> tuple[PinState, bool]:
+        if one == CIDS[0]:
+            raise unavailable("away")
+        await go_on.wait()
+        return await create_pin(core, actor, one, wish)
+
+    monkeypatch.setattr(batches, "create_pin", slow)
+    running = asyncio.create_task(run_batches(kit.core))
+    asyncio.get_running_loop().call_later(0.1, go_on.set)
+    with pytest.raises(MtsError, match="away"):
+        await running
+    items, _ = await batch_items(kit.core, ALICE, row["batch_id"], -1, 9)
+    assert [item["result"] for item in items] == [None, "pinned", "pinned"]

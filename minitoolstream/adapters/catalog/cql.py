@@ -194,11 +194,16 @@ def _equal(names: Iterable[str]) -> str:
 
 
 async def _gather(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them, some at a time."""
+    """All of them, some at a time; also when one fails, none is under way any more."""
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Awaitable[T]) -> T:
         async with at_once:
             return await call
 
-    return await asyncio.gather(*map(one, calls))
+    found: list[T] = []
+    for ended in await asyncio.gather(*map(one, calls), return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
+        found.append(ended)
+    return found
