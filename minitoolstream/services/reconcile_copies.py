@@ -56,7 +56,8 @@ class _Share:
         return [number for number, first in enumerate(firsts) if first]
 
     async def keep(self) -> None:
-        while True:
+        """What is another's by now is not taken again: its contents were read before."""
+        while self.slices:
             await asyncio.sleep(SECONDS / 4)
             with contextlib.suppress(MtsError):  # then it ends, and nothing is removed any more
                 await self.take()
@@ -64,8 +65,8 @@ class _Share:
     async def give_up(self) -> None:
         await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
 
-    def holds(self) -> bool:
-        return self.ends - time.monotonic() > _LONGEST_REQUEST
+    def holds(self, number: int) -> bool:
+        return number in self.slices and self.ends - time.monotonic() > _LONGEST_REQUEST
 
 
 def _name(number: int) -> str:
@@ -165,7 +166,7 @@ async def _all(running: set[asyncio.Task[None]]) -> None:
 
 
 async def _note(core: Core, counts: Counts, seconds: float) -> None:
-    if not counts.copied and not counts.removed:
+    if not counts.copied and not counts.removed and not any(counts.by_peer.values()):
         return
     for name, amount in (("copied", counts.copied), ("removed", counts.removed), ("copied_bytes", counts.bytes)):
         await core.catalog.add(STATS, (ALL, name), {"value": amount})

@@ -48,8 +48,9 @@ class Run:
 
     core: Core
     peers: list[Peer]
-    holds: Callable[[], bool]
-    """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
+    holds: Callable[[int], bool]
+    """Whether the claim on a slice lasts longer than a request can take: what is removed later may be somebody's
+    again."""
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
@@ -154,14 +155,16 @@ class Content:
         await self.run.writing.write([leaving])
         if not await self._is_as_read():
             self.changed = True
-            await self._put_back(leftovers & self._set("actual"))
+            await self._put_back(leftovers & self._held)
             return _NONE
+        # What is not in `actual` counts no more, whenever its object goes.
+        self.counts.by_peer.subtract(dict.fromkeys(leftovers & self._held, self._size or 0))
         known = {peer.id for peer in self.core.peers.peers()}
         gone = set(leftovers - known)  # what is not configured any more cannot be asked
 
         async def remove(peer: str) -> None:
             try:
-                if not self.run.holds():
+                if not self.run.holds(self.entry["slice"]):
                     raise unavailable("the claim on this content ends")
                 if await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
                     gone.add(peer)
@@ -170,8 +173,6 @@ class Content:
 
         await asyncio.gather(*map(remove, leftovers & known))
         self.counts.removed += len(gone)
-        if self._size:
-            self.counts.by_peer.subtract(dict.fromkeys(gone & self._set("actual"), self._size))
         return frozenset(gone)
 
     async def _is_as_read(self) -> bool:

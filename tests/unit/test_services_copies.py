@@ -290,6 +290,9 @@ async def test_a_copy_at_a_peer_that_is_down_is_removed_when_it_is_back(kit: Cat
     await run(kit, 60)
     assert holders(kit) == set()
     assert await find_pin(kit.core, CID) is None
+    counted = await kit.store.get(STATS, (f"peer/{down}", "bytes"))
+    assert counted is not None
+    assert counted["value"] == 0
 
 
 async def test_many_reconcilers_at_once_do_the_work_once(kit: CatalogKit) -> None:

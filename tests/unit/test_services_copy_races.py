@@ -19,12 +19,13 @@ from minitoolstream.ports import StoredPart
 from minitoolstream.ports.catalog import Change, Put, Row
 from minitoolstream.services import copy_content
 from minitoolstream.services.check_catalog import check_catalog
+from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import slice_of
-from minitoolstream.services.reconcile_copies import reconcile_copies
+from minitoolstream.services.place_copies import SLICES, slice_of
+from minitoolstream.services.reconcile_copies import _Share, reconcile_copies
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
 from tests.unit.test_services_copies import BODY, CID, holders, placement, published, run, status
 from tests.unit.test_services_pins import DiedError
@@ -281,6 +282,25 @@ class Claims:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.given_up.wait(), 0.2)
         return not self.given_up.is_set()
+
+
+async def test_what_another_has_claimed_meanwhile_is_neither_removed_nor_claimed_back(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await published(kit)
+    kit.advance(5)
+    share = _Share(kit.core, "mine")
+    await share.take()
+    (number,) = share.slices
+    share.slices = [number, other := (number + 1) % SLICES]
+    assert await take_claim(kit.core, f"slice/{other}", "another's")
+    await share.take()
+    assert (share.holds(number), share.holds(other)) == (True, False)
+    kit.advance(61)
+    assert await take_claim(kit.core, f"slice/{number}", "another's")
+    monkeypatch.setattr("minitoolstream.services.reconcile_copies.SECONDS", 0.04)
+    await asyncio.wait_for(share.keep(), 10)
+    assert share.slices == []
 
 
 async def test_who_is_cancelled_keeps_its_claim_until_its_rows_are_written(kit: CatalogKit) -> None:
