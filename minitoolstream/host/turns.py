@@ -29,8 +29,10 @@ class Turns:
 
     def _take(self, begin: Callable[[], None]) -> None:
         self._is_taken = True
-        begin()
-        self._loop.call_soon(self._next)
+        try:
+            begin()
+        finally:  # one that fails to begin is not the end of all others
+            self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         self._is_taken = False

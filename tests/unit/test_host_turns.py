@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from minitoolstream.host.turns import Turns
 
 
@@ -55,3 +57,17 @@ async def test_requests_of_one_subject_begin_in_their_order_and_none_is_left() -
     for _ in range(50):
         await asyncio.sleep(0)
     assert begun == list(range(50))
+
+
+async def test_one_that_cannot_begin_holds_up_nobody() -> None:
+    begun: list[str] = []
+    turns = Turns()
+
+    def fail() -> None:
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011
+        turns.begin("/v1/subjects/orders/messages", fail)
+    asking(turns, begun, "/v1/subjects/orders/messages")()
+    await asyncio.sleep(0)
+    assert begun == ["/v1/subjects/orders/messages"]
