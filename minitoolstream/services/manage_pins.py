@@ -174,22 +174,23 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
     raise busy(pin.cid)
 
 
-def _check_own(actor: Actor, pin: Pin, version: int | None) -> None:
-    if not actor.may(pin) or pin.owner == NOBODY:
-        raise no_such_pin(pin.cid)
-    if version is not None and pin.version != version:
-        raise stale(pin, version)
-
-
 async def _own(core: Core, actor: Actor, cid: Cid, version: int | None = None) -> Pin:
     pin = await find_pin(core, cid)
-    if pin is None or pin.ended or (pin.owner == NOBODY and not actor.all_owners):
+    if pin is None or pin.ended:
         raise no_such_pin(cid)
+    _check_own(actor, pin, version)
+    return pin
+
+
+def _check_own(actor: Actor, pin: Pin, version: int | None) -> None:
     if not actor.may(pin):
-        raise MtsError("forbidden", f"{cid} is pinned by another owner")
+        raise no_such_pin(pin.cid) if pin.owner == NOBODY else _anothers(pin.cid)
     if version is not None and pin.version != version:
         raise stale(pin, version)
-    return pin
+
+
+def _anothers(cid: Cid) -> MtsError:
+    return MtsError("forbidden", f"{cid} is pinned by another owner")
 
 
 async def _plan(core: Core, cid: Cid, wish: Wish) -> None:
@@ -213,7 +214,7 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
                 return fresh, None
             continue
         if there.owner not in (NOBODY, actor.owner) and not there.ended:
-            raise MtsError("forbidden", f"{cid} is pinned by another owner")
+            raise _anothers(cid)
         mine = there if there.owner == actor.owner and not there.ended else _taken_over(there, actor.owner, now)
         after = _changed(core, mine, wish, refs)
         if await change_pin(core, there, after):
@@ -260,5 +261,5 @@ def rf_of(core: Core, wish: Wish) -> int:
 
 
 def _words(wish: Wish) -> tuple[object, ...]:
-    named = (wish.rf, wish.name, wish.tags, dict(wish.metadata or {}), wish.zones, wish.priority)
+    named = (wish.rf, wish.name, wish.tags, wish.metadata, wish.zones, wish.priority)
     return (*named, wish.expires_at, wish.keep)

@@ -20,7 +20,7 @@ class Operation:
         self._core = core
         self._owner = owner
         self._id = check_operation(operation_id)
-        self._digest = hashlib.sha256(json.dumps(request, default=_plain).encode()).hexdigest()
+        self._digest = hashlib.sha256(json.dumps(request, default=_plain, sort_keys=True).encode()).hexdigest()
 
     async def answer(self) -> dict[str, Any] | None:
         """That of the first call; None when there was none, or when it did not come to its end. Another request under

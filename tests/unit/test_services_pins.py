@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -69,6 +69,33 @@ async def test_a_repeated_operation_is_done_once(kit: CatalogKit) -> None:
     await delete_pin(kit.core, ALICE, cid(1), operation_id="op-2")
     await delete_pin(kit.core, ALICE, cid(1), operation_id="op-2")
     await refused(delete_pin(kit.core, ALICE, cid(1), operation_id="op-3"), "not_found")
+
+
+async def test_a_repeated_operation_is_the_same_in_whatever_order_its_metadata_come(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(metadata={"a": "1", "b": "2"}), "op")
+    again, created = await create_pin(kit.core, ALICE, cid(1), Wish(metadata={"b": "2", "a": "1"}), "op")
+    assert (again.pin.version, created) == (1, True)
+    await update_pin(kit.core, ALICE, cid(1), Wish(), operation_id="change")
+    await refused(update_pin(kit.core, ALICE, cid(1), Wish(metadata={}), operation_id="change"), "idempotency_conflict")
+
+
+async def test_an_operator_may_unpin_what_only_messages_hold_also_while_more_of_them_come(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one"))
+
+    class Meanwhile:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(kit.store, name)
+
+        async def put_if(self, *given: Any) -> Any:
+            kit.core.catalog = kit.store
+            await hold_content(kit.core, cid(1), reference("two"))
+            return await kit.store.put_if(*given)
+
+    kit.core.catalog = cast(Any, Meanwhile())
+    await delete_pin(kit.core, OPERATOR, cid(1))
+    found = await find_pin(kit.core, cid(1))
+    assert found is not None
+    assert not found.ended
 
 
 async def test_a_stale_version_is_told_the_current_one(kit: CatalogKit) -> None:
