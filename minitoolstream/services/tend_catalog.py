@@ -12,16 +12,34 @@ from minitoolstream.services.run_batches import run_batches
 
 
 async def tend_catalog(core: Core) -> Mapping[str, int]:
-    """Nothing where there are no peers: then there is nothing to keep."""
+    """Nothing where there are no peers: then there is nothing to keep. What fails holds up nothing else; the first
+    failure is raised at the end."""
     if not core.peers.peers():
         return {}
+    done: dict[str, int] = {}
+    failures: list[Exception] = []
+    for duty in (_follow, _expire, _batch, _reconcile):
+        try:
+            done |= await duty(core)
+        except Exception as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+    return done
+
+
+async def _follow(core: Core) -> Mapping[str, int]:
     held, let_go = await follow_subjects(core)
-    expired = await expire_pins(core)
-    batched = await run_batches(core)
-    return {
-        **(await reconcile_copies(core)).counts(),
-        "expired": expired,
-        "batched": batched,
-        "held": held,
-        "let_go": let_go,
-    }
+    return {"held": held, "let_go": let_go}
+
+
+async def _expire(core: Core) -> Mapping[str, int]:
+    return {"expired": await expire_pins(core)}
+
+
+async def _batch(core: Core) -> Mapping[str, int]:
+    return {"batched": await run_batches(core)}
+
+
+async def _reconcile(core: Core) -> Mapping[str, int]:
+    return (await reconcile_copies(core)).counts()

@@ -19,12 +19,14 @@ from minitoolstream.services import follow_subjects as followed
 from minitoolstream.services import pin_message
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
+from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.fetch_messages import deliver
 from minitoolstream.services.follow_subjects import follow_subjects, hold_messages, note_subject
-from minitoolstream.services.manage_pins import create_pin
+from minitoolstream.services.manage_pins import create_pin, get_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
+from minitoolstream.services.tend_catalog import tend_catalog
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
 from tests.unit.test_services_pins import DiedError, Dying
 
@@ -281,3 +283,21 @@ async def test_a_reader_of_a_peer_that_is_down_or_of_a_catalog_that_is_away_gets
 
     monkeypatch.setattr(kit.store, "page", away)
     assert ((await near(kit, stream, zone)).url or "").startswith("get:m/1?")
+
+
+async def test_copies_are_made_while_the_messages_cannot_be_asked_for(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await note_subject(kit.core, "s", {"rf": 1})
+    body = b"pinned by its owner"
+    kit.peers.stores["eu"].client_put(key_of(cid_of(body)), body)
+    await create_pin(kit.core, ALICE, cid_of(body), Wish(rf=2))
+
+    async def away(_subject: str) -> Subject:
+        raise unavailable("away")
+
+    monkeypatch.setattr(stream, "get", away)
+    kit.advance(5)
+    with pytest.raises(MtsError, match="away"):
+        await tend_catalog(kit.core)
+    assert (await get_pin(kit.core, ALICE, cid_of(body))).status == "pinned"
