@@ -12,7 +12,7 @@ from minitoolstream.api.errors import IPFS
 from minitoolstream.domain.checks import check_number
 from minitoolstream.domain.cid import read_cid
 from minitoolstream.domain.errors import MtsError, bad_request
-from minitoolstream.domain.pin import STATUSES, Wish
+from minitoolstream.domain.pin import SHOWN, Wish
 from minitoolstream.services import catalog_figures, run_batches
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.follow_subjects import hold_messages
@@ -77,7 +77,7 @@ async def make_pin(request: Request) -> Response:
     },
 )
 async def read_pins(request: Request) -> Response:
-    wanted = parse_catalog.filter_of(request.query, frozenset(STATUSES[:4]))
+    wanted = parse_catalog.filter_of(request.query, frozenset(SHOWN))
     limit, cursor = parse.limit_of(request.query), request.query.get("cursor")
     return answer(
         show_catalog.pins(await list_pins(request.core, parse_catalog.owner_of(request), wanted, limit, cursor))

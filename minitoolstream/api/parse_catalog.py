@@ -13,7 +13,7 @@ from minitoolstream.domain.checks import check_number, check_sha256
 from minitoolstream.domain.cid import Cid, read_cid
 from minitoolstream.domain.consumer import read_time
 from minitoolstream.domain.errors import bad_request
-from minitoolstream.domain.pin import STATUSES, Wish, check_owner_name
+from minitoolstream.domain.pin import NOBODY, SHOWN, Wish, check_owner_name
 from minitoolstream.domain.subject import check_subject
 from minitoolstream.services.list_pins import PinFilter
 from minitoolstream.services.manage_pins import Actor
@@ -35,7 +35,7 @@ def owner_of(request: Request) -> str:
     owner = request.query.get("owner", actor.owner)
     if owner != actor.owner and not actor.all_owners:
         raise bad_request("only pins of your own can be listed", field="owner")
-    return owner if owner == "-" else check_owner_name(owner)
+    return owner if owner == NOBODY else check_owner_name(owner)
 
 
 def cid_of(request: Request, name: str = "cid") -> Cid:
@@ -58,8 +58,8 @@ def wish_of(body: schema.PinRequest | schema.PinChange) -> Wish:
 def filter_of(query: Mapping[str, str], default: frozenset[str]) -> PinFilter:
     """`default`: the statuses of a list that names none."""
     statuses = frozenset(filter(None, query.get("status", "").split(","))) or default
-    if unknown := sorted(statuses - set(STATUSES[:4])):
-        raise bad_request(f"status {unknown[0][:40]!r} is none of {', '.join(STATUSES[:4])}", field="status")
+    if unknown := sorted(statuses - set(SHOWN)):
+        raise bad_request(f"status {unknown[0][:40]!r} is none of {', '.join(SHOWN)}", field="status")
     match = query.get("match", "exact")
     if match not in _MATCHES:
         raise bad_request(f"match is one of {', '.join(_MATCHES)}", field="match")

@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from minitoolstream.domain.pin import MAX_BATCH, MAX_NAME, PIN_TYPES, STATUSES
+from minitoolstream.domain.pin import MAX_BATCH, MAX_NAME, PIN_TYPES, SHOWN
+from minitoolstream.domain.placement import MAX_RF
 
 CidText = Annotated[str, msgspec.Meta(min_length=1, max_length=128, examples=["bafkrei..."])]
-Rf = Annotated[int, msgspec.Meta(ge=1, le=16, description="how many copies")]
+Rf = Annotated[int, msgspec.Meta(ge=1, le=MAX_RF, description="how many copies")]
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 Priority = Annotated[int, msgspec.Meta(ge=-128, le=127)]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-Status = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATUSES[:4])})]
+Status = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SHOWN)})]
 OperationId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[!-~]+$")]
 
 

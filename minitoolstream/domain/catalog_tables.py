@@ -24,10 +24,6 @@ class Table:
     def types(self) -> dict[str, str]:
         return dict(self.columns)
 
-    @cached_property
-    def counters(self) -> tuple[str, ...]:
-        return tuple(name for name, kind in self.columns if kind == "counter")
-
 
 def _table(
     name: str, partition: tuple[str, ...], clustering: tuple[str, ...], columns: str, life: int | None = None

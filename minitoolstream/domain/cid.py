@@ -43,6 +43,16 @@ class Cid:
         """`mh_prefix`: the digest's first two bytes, as a signed 16-bit number."""
         return signed_prefix(int.from_bytes(self.digest[:2], "big"))
 
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """Of its rows by content."""
+        return self.prefix, self.binary
+
+    @property
+    def columns(self) -> dict[str, int | bytes]:
+        """The same, by the names of the columns."""
+        return {"mh_prefix": self.prefix, "cid_bin": self.binary}
+
     def __str__(self) -> str:
         return self.text
 
@@ -55,10 +65,6 @@ def signed_prefix(number: int) -> int:
 def signed_byte(number: int) -> int:
     """The same for `tinyint`."""
     return number - 0x100 if number >= 0x80 else number
-
-
-def unsigned_prefix(number: int) -> int:
-    return number & 0xFFFF
 
 
 def cid_of(payload: bytes) -> Cid:

@@ -16,6 +16,8 @@ from minitoolstream.domain.placement import MAX_ZONES
 
 STATUSES = ("queued", "pinning", "pinned", "failed", "unpinning")
 QUEUED, PINNING, PINNED, FAILED, UNPINNING = range(len(STATUSES))
+SHOWN = STATUSES[:UNPINNING]
+"""What is being unpinned is not seen any more."""
 PIN_TYPES = ("direct", "recursive", "indirect")
 TRIES_BEFORE_FAILED = 3
 NOBODY = "-"
@@ -72,7 +74,7 @@ class Pin:
 
     @property
     def key(self) -> tuple[int, bytes]:
-        return self.cid.prefix, self.cid.binary
+        return self.cid.key
 
     @property
     def name(self) -> str | None:
@@ -112,8 +114,7 @@ class Pin:
 
     def row(self) -> dict[str, Any]:
         return {
-            "mh_prefix": self.cid.prefix,
-            "cid_bin": self.cid.binary,
+            **self.cid.columns,
             "pin_type": self.pin_type,
             "rf": self.rf,
             "owner": self.owner,

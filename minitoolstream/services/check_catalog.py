@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEMENTS, REFS, TTL_QUEUE, Table
 from minitoolstream.domain.cid import Cid, read_binary
@@ -15,7 +15,7 @@ from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.core import Core
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import desired_of, expires, listed, live_peers, look_at
+from minitoolstream.services.place_copies import COPIED, desired_of, expires, listed, live_peers, look_at
 
 _PAGE = 500
 _MOST = 1000
@@ -80,8 +80,8 @@ class _Check:
             await self._refs(rows)
         return self.report
 
-    def _old(self, moment: object) -> bool:
-        return moment is None or self._now - moment > _UNDER_WAY  # type: ignore[operator]
+    def _old(self, moment: datetime | None) -> bool:
+        return moment is None or self._now - moment > _UNDER_WAY
 
     async def _tell(self, kind: str, cid: Cid, mend: list[Change], about: str = "") -> None:
         self.report.findings += 1
@@ -120,9 +120,9 @@ class _Check:
     async def _rows_of(self, pin: Pin, placement: Row) -> None:
         keys = [(peer, *pin.key) for peer in sorted(placement["actual"])]
         for key, row in zip(keys, await self._core.catalog.get_many(BY_PEER, keys), strict=True):
-            if row is None or row["state"] != 2:
+            if row is None or row["state"] != COPIED:
                 names = dict(zip(BY_PEER.key, key, strict=True))
-                state = {"state": 2, "last_seen": self._now, "pin_size": placement["size"]}
+                state = {"state": COPIED, "last_seen": self._now, "pin_size": placement["size"]}
                 await self._tell("not in its peer's list", pin.cid, [Put(BY_PEER, {**names, **state})], key[0])
         entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
         if await self._core.catalog.get(BY_OWNER, entry) is None:
@@ -145,8 +145,8 @@ class _Check:
                 continue
             fits = there is not None and placement["size"] in (None, there.size)
             if not fits and await self._still_counted(pin, peer):
-                key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
-                lost = Put(PLACEMENTS, {**key, "drift_detected": True}, minus={"actual": frozenset({peer})})
+                row = {**pin.cid.columns, "drift_detected": True}
+                lost = Put(PLACEMENTS, row, minus={"actual": frozenset({peer})})
                 await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)
 
     async def _still_counted(self, pin: Pin, peer: str) -> bool:
@@ -166,7 +166,7 @@ class _Check:
 
     async def _lists(self, rows: list[Row]) -> None:
         cids = [read_binary(row["cid_bin"]) for row in rows]
-        pins = await self._core.catalog.get_many(PINS, [(cid.prefix, cid.binary) for cid in cids])
+        pins = await self._core.catalog.get_many(PINS, [cid.key for cid in cids])
         for row, cid, there in zip(rows, cids, pins, strict=True):
             fits = there is not None and (there["owner"], there["created_at"]) == (row["owner"], row["created_at"])
             if not fits and self._old(row["created_at"]):

@@ -11,10 +11,10 @@ SECONDS = 60.0
 """How long a claim lasts unless it is taken again."""
 
 
-async def take_claim(core: Core, name: str, holder: str, seconds: float = SECONDS) -> bool:
+async def take_claim(core: Core, name: str, holder: str) -> bool:
     """Also for longer, by who has it. False while another has it."""
     now = core.wall()
-    row = {"name": name, "holder": holder, "until": now + timedelta(seconds=seconds)}
+    row = {"name": name, "holder": holder, "until": now + timedelta(seconds=SECONDS)}
     # Most have been claimed before: a look costs less than a condition that does not hold.
     there = await core.catalog.get(CLAIMS, (name,)) or await core.catalog.put_new(CLAIMS, row)
     if there is None:

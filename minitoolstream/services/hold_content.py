@@ -32,7 +32,7 @@ class Reference:
 
 
 async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
-    """Repeating it changes nothing."""
+    """Repeating it changes nothing but the version, in which it meets whoever lets go."""
     now = core.wall()
     row = {
         "cid_bin": cid.binary,

@@ -9,7 +9,7 @@ from datetime import datetime
 from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, read_binary, read_cid
 from minitoolstream.domain.errors import bad_request
-from minitoolstream.domain.pin import STATUSES, Pin, day_of, pin_of
+from minitoolstream.domain.pin import SHOWN, Pin, day_of, pin_of
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.manage_pins import PinState
@@ -24,7 +24,7 @@ _DAYS = 100
 class PinFilter:
     """`match`: exact, iexact, partial, ipartial. `metadata`: names and values that a pin must have."""
 
-    statuses: frozenset[str] = frozenset(STATUSES[:4])
+    statuses: frozenset[str] = frozenset(SHOWN)
     name: str | None = None
     match: str = "exact"
     tag: str | None = None
@@ -103,7 +103,7 @@ async def _rest_of(core: Core, owner: str, wanted: PinFilter, page: PinPage, mom
 async def _fitting(core: Core, wanted: PinFilter, rows: list[Row]) -> dict[bytes, PinState]:
     """Pins that these entries of a list lead to, if they are wanted. An entry may be older than its pin, which has
     another owner then, or begun anew."""
-    keys = [(read_binary(row["cid_bin"]).prefix, row["cid_bin"]) for row in rows]
+    keys = [read_binary(row["cid_bin"]).key for row in rows]
     current = [
         pin_of(there)
         for row, there in zip(rows, await core.catalog.get_many(PINS, keys), strict=True)
@@ -141,7 +141,7 @@ async def _backwards(
 
 
 async def _named(core: Core, owner: str, wanted: PinFilter, limit: int) -> PinPage:
-    keys = [(cid.prefix, cid.binary) for cid in wanted.cids or ()]
+    keys = [cid.key for cid in wanted.cids or ()]
     pins = [pin_of(row) for row in await core.catalog.get_many(PINS, keys) if row is not None]
     mine = sorted((pin for pin in pins if pin.owner == owner), key=lambda pin: pin.created_at, reverse=True)
     found = await _placed(core, wanted, mine)

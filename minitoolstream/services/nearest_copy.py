@@ -28,7 +28,7 @@ async def point_to_nearest(core: Core, messages: Sequence[Message], region: str)
         return
     try:
         contents = await _contents(core, messages)
-        keys = [(cid.prefix, cid.binary) for cid in contents.values()]
+        keys = [cid.key for cid in contents.values()]
         placements = await core.catalog.get_many(PLACEMENTS, keys)
         healthy = dict(
             zip(peers, await asyncio.gather(*(core.health.answers(core.peers, one) for one in peers)), strict=True)

@@ -20,22 +20,29 @@ TRIES = 32
 
 async def find_pin(core: Core, cid: Cid) -> Pin | None:
     """Also one that is being unpinned."""
-    row = await core.catalog.get(PINS, (cid.prefix, cid.binary))
+    row = await core.catalog.get(PINS, cid.key)
     return pin_of(row) if row is not None else None
 
 
 async def change_pin(core: Core, before: Pin, after: Pin) -> bool:
-    """False when it is not as `before` any more. Rows of version 1.0.0 have no version, nor has a row that is gone: the
-    time at which it was made tells them apart."""
-    expected = {"version": before.version, "created_at": before.created_at}
-    return await core.catalog.put_if(PINS, after.row(), expected) is None
+    """False when it is not as `before` any more."""
+    return await core.catalog.put_if(PINS, after.row(), _as_read(before)) is None
 
 
 async def is_still(core: Core, pin: Pin) -> bool:
     """Whether nobody has changed it since it was read: decided where its changes are, and before those that come."""
-    expected = {"version": pin.version, "created_at": pin.created_at}
-    same = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary, "status": pin.status}
-    return await core.catalog.put_if(PINS, same, expected) is None
+    return await core.catalog.put_if(PINS, {**pin.cid.columns, "status": pin.status}, _as_read(pin)) is None
+
+
+async def delete_row(core: Core, pin: Pin) -> bool:
+    """False when it is not as it was read any more."""
+    return await core.catalog.delete_if(PINS, pin.key, _as_read(pin))
+
+
+def _as_read(pin: Pin) -> Row:
+    """Rows of version 1.0.0 have no version, nor has a row that is gone: the time at which it was made tells them
+    apart."""
+    return {"version": pin.version, "created_at": pin.created_at}
 
 
 def busy(cid: Cid) -> MtsError:

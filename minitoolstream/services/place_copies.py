@@ -28,6 +28,8 @@ from minitoolstream.services.core import Core
 
 SLICES = 16
 """Parts of the reconciler's queue: as many workers can share it."""
+ASSIGNED, COPIED, FAILED = 0, 2, 3
+"""States of a content in a peer's list."""
 _TTL_ROW_BEYOND = 30 * 86_400
 ALL = "all"
 
@@ -93,11 +95,11 @@ def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset
 def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Change]:
     """The placement's wish, and the same by peer for those that are new to it. Where it is wanted no more a row is, and
     a copy may be: the reconciler ends both."""
-    key = {"mh_prefix": pin.cid.prefix, "cid_bin": pin.cid.binary}
+    key = pin.cid.columns
     marks = {"in_progress": before - desired} if before - desired else None
     changes: list[Change] = [Put(PLACEMENTS, {**key, "desired": desired, "updated_at": now}, plus=marks)]
     for peer in sorted(desired - before):
-        row = {"peer_id": peer, **key, "state": 0, "assigned_at": now, "last_seen": now, "retry_count": 0}
+        row = {"peer_id": peer, **key, "state": ASSIGNED, "assigned_at": now, "last_seen": now, "retry_count": 0}
         changes.append(Put(BY_PEER, row))
     return changes
 

@@ -125,7 +125,7 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
             entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
             # Their rows are read while those of the page before still change.
             fresh = _first_of_each(entries, {content.cid.binary for content in page})
-            keys = [(read_binary(entry["cid_bin"]).prefix, entry["cid_bin"]) for entry in fresh]
+            keys = [read_binary(entry["cid_bin"]).key for entry in fresh]
             pins, placements = await asyncio.gather(
                 core.catalog.get_many(PINS, keys), core.catalog.get_many(PLACEMENTS, keys)
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, QUEUE
+from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, QUEUE
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
@@ -16,8 +16,19 @@ from minitoolstream.domain.placement import Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import copy_content, key_of, sources
 from minitoolstream.services.core import Core
-from minitoolstream.services.pin_holders import find_pin, is_still
-from minitoolstream.services.place_copies import assigned, count, desired_of, event, listed, look_at, soon, unlisted
+from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
+from minitoolstream.services.place_copies import (
+    COPIED,
+    FAILED,
+    assigned,
+    count,
+    desired_of,
+    event,
+    listed,
+    look_at,
+    soon,
+    unlisted,
+)
 from minitoolstream.services.write_together import Together
 
 _MAYBE_COMING = timedelta(seconds=60)
@@ -88,7 +99,7 @@ class Content:
 
     @property
     def _key(self) -> Row:
-        return {"mh_prefix": self.cid.prefix, "cid_bin": self.cid.binary}
+        return self.cid.columns
 
     def _set(self, name: str) -> frozenset[str]:
         return frozenset(self.placement.get(name, _NONE))
@@ -212,7 +223,7 @@ class Content:
         )
         by_peer: list[Change] = [
             *(Put(BY_PEER, self._peer_row(peer)) for peer in there | failed),
-            *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in gone),
+            *(Delete(BY_PEER, (peer, *self.cid.key)) for peer in gone),
         ]
         await self._note_full()
         if size and not self._size:
@@ -226,9 +237,9 @@ class Content:
         error = self.problems.get(peer)
         if error is None:
             size = self.sizes.get(peer, self._size)
-            return {**row, "state": 2, "completed_at": self.now, "pin_size": size, "error_message": None}
+            return {**row, "state": COPIED, "completed_at": self.now, "pin_size": size, "error_message": None}
         tries = int(self.placement.get("reconcile_count") or 0) + 1
-        return {**row, "state": 3, "error_message": error.message[:500], "retry_count": tries}
+        return {**row, "state": FAILED, "error_message": error.message[:500], "retry_count": tries}
 
     async def _note_full(self) -> None:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""
@@ -242,12 +253,11 @@ class Content:
         pin = self.pin
         peers = self._set("desired") | self._set("actual") | self._set("in_progress") | self._set("failed")
         changes: list[Change] = [
-            Delete(PLACEMENTS, (self.cid.prefix, self.cid.binary)),
-            *(Delete(BY_PEER, (peer, self.cid.prefix, self.cid.binary)) for peer in peers),
+            Delete(PLACEMENTS, self.cid.key),
+            *(Delete(BY_PEER, (peer, *self.cid.key)) for peer in peers),
         ]
         if pin is not None:
-            expected = {"version": pin.version, "created_at": pin.created_at}
-            if not await self.core.catalog.delete_if(PINS, pin.key, expected):
+            if not await delete_row(self.core, pin):
                 return
             changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
         await self.core.catalog.write([*changes, self._done()])
