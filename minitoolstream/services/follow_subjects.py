@@ -52,14 +52,14 @@ async def follow_subjects(core: Core) -> tuple[int, int]:
     after: tuple[str, ...] = ()
     while rows := await core.catalog.page(SUBJECTS, (_ALL,), _MOST, after=after):
         for row in rows:
-            more_held, more_gone = await _follow(core, row)
+            more_held, more_gone = await _follow(core, row["subject"])
             held, gone = held + more_held, gone + more_gone
         after = (rows[-1]["subject"],)
     return held, gone
 
 
-async def _follow(core: Core, row: Row) -> tuple[int, int]:
-    name, holder = f"subject/{row['subject']}", secrets.token_hex(8)
+async def _follow(core: Core, subject: str) -> tuple[int, int]:
+    name, holder = f"subject/{subject}", secrets.token_hex(8)
     if not await take_claim(core, name, holder):
         return 0, 0
 
@@ -71,11 +71,15 @@ async def _follow(core: Core, row: Row) -> tuple[int, int]:
         return mine
 
     try:
-        copies = await _copies_of(core, row["subject"])
+        row = await core.catalog.get(SUBJECTS, (_ALL, subject))  # as whoever had the claim before left it
+        if row is None:
+            forgotten = True
+            return 0, 0
+        copies = await _copies_of(core, subject)
         held = await _hold_new(core, row, copies, keep) if copies else 0
         gone = await _let_go_old(core, row, keep, everything=copies is None)
         if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
-            await core.catalog.write([Delete(SUBJECTS, (_ALL, row["subject"]))])
+            await core.catalog.write([Delete(SUBJECTS, (_ALL, subject))])
             forgotten = True
         return held, gone
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minitoolstream.domain.catalog_tables import PLACEMENTS, SUBJECTS
+from minitoolstream.domain.catalog_tables import PLACEMENTS, SUBJECTS, Table
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.message import Extent, Message
@@ -301,3 +301,23 @@ async def test_copies_are_made_while_the_messages_cannot_be_asked_for(
     with pytest.raises(MtsError, match="away"):
         await tend_catalog(kit.core)
     assert (await get_pin(kit.core, ALICE, cid_of(body))).status == "pinned"
+
+
+async def test_who_comes_behind_another_goes_on_where_that_one_ended(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        stream.publish(bytes([number]))
+    page = kit.store.page
+    done: list[tuple[int, int]] = []
+
+    async def page_and_wait(table: Table, *given: Any, **more: Any) -> Any:
+        rows = await page(table, *given, **more)
+        if table is SUBJECTS and not done:
+            monkeypatch.setattr(kit.store, "page", page)
+            done.append(await follow_subjects(kit.core))
+        return rows
+
+    monkeypatch.setattr(kit.store, "page", page_and_wait)
+    assert await follow_subjects(kit.core) == (0, 0)
+    assert done == [(3, 0)]
