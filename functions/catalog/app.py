@@ -54,12 +54,12 @@ async def make_pin(request: Request) -> Response:
     if (body.cid is None) == (body.sequence is None):
         raise bad_request("say what to pin: cid or sequence, not both", field="cid")
     if body.cid is not None:
-        state, created = await create_pin(request.core, actor, read_cid(body.cid), wish, body.operation_id)
-        return answer(show_catalog.pin(state), 201 if created else 200)
-    _operators_only(request)  # whose payload it is, and by its id what is in it, an owner need not know
-    sequence = check_number(body.sequence, "sequence")
-    cid, source = await content_of(request.core, sequence)
-    wish = replace(wish, source=source, message=sequence)
+        cid = read_cid(body.cid)
+    else:
+        _operators_only(request)  # whose payload it is, and by its id what is in it, an owner need not know
+        sequence = check_number(body.sequence, "sequence")
+        cid, source = await content_of(request.core, sequence)
+        wish = replace(wish, source=source, message=sequence)
     state, created = await create_pin(request.core, actor, cid, wish, body.operation_id)
     return answer(show_catalog.pin(state), 201 if created else 200)
 
@@ -135,9 +135,9 @@ async def remove_pin(request: Request) -> Response:
     may_lack=True,
 )
 async def read_pin_events(request: Request) -> Response:
-    if not parse_catalog.actor_of(request).all_owners:
-        await get_pin(request.core, parse_catalog.actor_of(request), parse_catalog.cid_of(request))
-    cid, limit = parse_catalog.cid_of(request), parse.limit_of(request.query)
+    actor, cid, limit = parse_catalog.actor_of(request), parse_catalog.cid_of(request), parse.limit_of(request.query)
+    if not actor.all_owners:
+        await get_pin(request.core, actor, cid)
     return answer(show_catalog.events(await catalog_figures.read_events(request.core, cid, limit)))
 
 
