@@ -15,6 +15,7 @@ from minitoolstream.services.place_copies import (
     count,
     event,
     followers,
+    look_again,
     look_at,
     unlisted,
 )
@@ -52,8 +53,10 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
     }
     await core.catalog.write([look_at(cid, now), Put(REFS, row)])
     for _ in range(TRIES):
-        refs = await refs_of(core, cid)
         before = await find_pin(core, cid)
+        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
+        if all(ref["ref"] != reference.name for ref in refs):
+            refs.append(row)
         if before is None:
             fresh = Pin(cid, NOBODY, 1, QUEUED, 1, now, now, metadata=reference.source, size=reference.size)
             fresh = with_needs(fresh, refs)
@@ -83,7 +86,8 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
             ended = after.ended
-            await core.catalog.write([event(cid, now, "let go", "expiry"), *([unlisted(before)] if ended else [])])
+            rows = [unlisted(before)] if ended else []
+            await core.catalog.write([event(cid, now, "let go", "expiry"), *rows, look_again(cid, now)])
             return ended
     raise busy(cid)
 

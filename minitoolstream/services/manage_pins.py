@@ -15,6 +15,7 @@ from minitoolstream.domain.pin import (
     QUEUED,
     STATUSES,
     UNPINNING,
+    ZONES,
     Pin,
     Wish,
     check_version,
@@ -36,6 +37,7 @@ from minitoolstream.services.place_copies import (
     followers,
     listed,
     live_peers,
+    look_again,
     look_at,
     soon,
     unlisted,
@@ -161,7 +163,7 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
             # What nobody had pinned stays in their list: an engine would let the deletion win over the same row.
             kept = refs and pin.owner == NOBODY
             rows: list[Change] = [] if kept else [unlisted(pin), *(listed(after) if refs else [])]
-            await core.catalog.write([*rows, event(pin.cid, now, what, actor)])
+            await core.catalog.write([*rows, event(pin.cid, now, what, actor), look_again(pin.cid, now)])
             return True
         found = await find_pin(core, pin.cid)
         if found is None or found.ended:
@@ -212,6 +214,7 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
             continue
         if there.owner not in (NOBODY, actor.owner) and not there.ended:
             raise MtsError("forbidden", f"{cid} is pinned by another owner")
+        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
         mine = there if there.owner == actor.owner and not there.ended else _taken_over(there, actor.owner, now)
         after = _changed(core, mine, wish, refs)
         if await change_pin(core, there, after):
@@ -220,14 +223,14 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
 
 
 def _taken_over(pin: Pin, owner: str, now: datetime) -> Pin:
-    """What nobody had pinned, or was being unpinned, begins anew; its version goes on."""
+    """What nobody had pinned, or was being unpinned, begins anew; its version goes on, and what messages need."""
     return replace(
         pin,
         owner=owner,
         created_at=max(now, pin.created_at),
         expires_at=None,
         tags=frozenset(),
-        metadata={},
+        metadata={name: value for name, value in pin.metadata.items() if name == ZONES},
         status=QUEUED,
     )
 

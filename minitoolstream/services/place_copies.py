@@ -42,6 +42,12 @@ def look_at(cid: Cid, due: datetime) -> Put:
     return Put(QUEUE, {"slice": slice_of(cid), "due": due, "cid_bin": cid.binary})
 
 
+def look_again(cid: Cid, now: datetime) -> Put:
+    """Behind a change: a reconciler may have met the entry ahead of it, and seen nothing of it yet. It ends that one,
+    so this has a moment of its own."""
+    return look_at(cid, now + timedelta(milliseconds=1))
+
+
 def expires(cid: Cid, at: datetime, now: datetime) -> Put:
     """The table's own life of 30 days would end the entries of pins that live longer. One whose time is over stands in
     this hour: those of the past are not looked at any more."""
@@ -108,7 +114,7 @@ async def followers(
     changes = assigned(pin, had, desired, now) if desired != had else []
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
-    return [*changes, *listed(pin), look_at(pin.cid, now)], {**placement, "desired": desired}
+    return [*changes, *listed(pin), look_again(pin.cid, now)], {**placement, "desired": desired}
 
 
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:

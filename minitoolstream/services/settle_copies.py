@@ -62,7 +62,7 @@ class Content:
 
     run: Run
     cid: Cid
-    entry: Row
+    entries: list[Row]
     pin: Pin | None
     placement: Row
     now: datetime
@@ -123,9 +123,9 @@ class Content:
         await self._finish(wanted, have - gone, made, gone)
 
     async def _forget_unless_new(self) -> None:
-        new = self.now - self.entry["due"] < _MAYBE_COMING
-        later = [look_at(self.cid, self.entry["due"] + _MAYBE_COMING)] if new else []
-        await self.run.writing.write(later, [self._done()])
+        last = self.entries[-1]["due"]
+        later = [look_at(self.cid, last + _MAYBE_COMING)] if self.now - last < _MAYBE_COMING else []
+        await self.run.writing.write(later, self._done())
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
@@ -163,8 +163,9 @@ class Content:
             try:
                 if not self.run.holds():
                     raise unavailable("the claim on this content ends")
-                if await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
-                    gone.add(peer)
+                if not await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
+                    raise unavailable("the peer does not say that its copy is gone")
+                gone.add(peer)
             except MtsError as error:
                 self.problems[peer] = error
 
@@ -218,7 +219,7 @@ class Content:
             await count(self.core, self.cid, 0, size)
         later = [] if settled and not self.changed else [look_at(self.cid, soon(self.now, next_look(tries)))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
-        await self.run.writing.write([*by_peer, *later], [placement], [self._done()])
+        await self.run.writing.write([*by_peer, *later], [placement], self._done())
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
@@ -249,7 +250,7 @@ class Content:
             if not await self.core.catalog.delete_if(PINS, pin.key, expected):
                 return
             changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
-        await self.core.catalog.write([*changes, self._done()])
+        await self.core.catalog.write([*changes, *self._done()])
         if pin is not None:
             self.counts.ended += 1
             await count(self.core, self.cid, -1, -(self._size or 0))
@@ -262,5 +263,5 @@ class Content:
             rows = assigned(fresh, _NONE, desired_of(fresh, self.run.peers), self.now)
             await self.core.catalog.write([*rows, *listed(fresh), look_at(self.cid, self.now)])
 
-    def _done(self) -> Delete:
-        return Delete(QUEUE, (self.entry["slice"], self.entry["due"], self.entry["cid_bin"]))
+    def _done(self) -> list[Change]:
+        return [Delete(QUEUE, (entry["slice"], entry["due"], entry["cid_bin"])) for entry in self.entries]
