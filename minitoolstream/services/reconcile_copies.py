@@ -64,8 +64,8 @@ class _Share:
     async def give_up(self) -> None:
         await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
 
-    def holds(self) -> bool:
-        return self.ends - time.monotonic() > _LONGEST_REQUEST
+    def holds(self, number: int) -> bool:
+        return number in self.slices and self.ends - time.monotonic() > _LONGEST_REQUEST
 
 
 def _name(number: int) -> str:

@@ -14,8 +14,9 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
 from minitoolstream.domain.placement import Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
-from minitoolstream.services.copy_content import copy_content, key_of, sources
+from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources
 from minitoolstream.services.core import Core
+from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import find_pin, is_still
 from minitoolstream.services.place_copies import assigned, count, desired_of, event, listed, look_at, soon, unlisted
 from minitoolstream.services.write_together import Together
@@ -48,11 +49,12 @@ class Run:
 
     core: Core
     peers: list[Peer]
-    holds: Callable[[], bool]
-    """Whether the claim lasts longer than a request can take: what is removed later may be somebody's again."""
+    holds: Callable[[int], bool]
+    """Whether a slice is ours for longer than a request can take: what is removed later may be somebody's again."""
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
+    patience: Patience = field(default_factory=Patience)
     counts: Counts = field(default_factory=Counts)
 
 
@@ -129,16 +131,21 @@ class Content:
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
-        held = sorted(self._held)
+        held, patience = sorted(self._held), self.run.patience
 
         async def copy(peer: str) -> None:
+            name = f"to {peer_name(peer)}"
             try:
                 async with self.run.copying:
+                    patience.check(name)
                     found = sources(self.core, self.cid, self.pin, held)
                     target = self.core.peers.payloads(peer)
-                    self.sizes[peer] = await copy_content(self.cid, target, found, self.run.in_parts)
+                    self.sizes[peer] = await copy_content(self.cid, target, found, self.run.in_parts, patience)
+                patience.answered(name)
             except MtsError as error:
                 self.problems[peer] = error
+                if error.details.get("at_target"):
+                    patience.failed(name, error)
 
         # One alone needs no task of its own.
         await (asyncio.gather(*map(copy, missing)) if len(missing) > 1 else copy(*missing))
@@ -160,14 +167,19 @@ class Content:
         gone = set(leftovers - known)  # what is not configured any more cannot be asked
 
         async def remove(peer: str) -> None:
+            name = peer_name(peer)
+            if not self.run.holds(self.entries[0]["slice"]):
+                self.problems[peer] = unavailable("the claim on this content ends")
+                return
             try:
-                if not self.run.holds():
-                    raise unavailable("the claim on this content ends")
+                self.run.patience.check(name)
                 if not await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
                     raise unavailable("the peer does not say that its copy is gone")
                 gone.add(peer)
+                self.run.patience.answered(name)
             except MtsError as error:
                 self.problems[peer] = error
+                self.run.patience.failed(name, error)
 
         await asyncio.gather(*map(remove, leftovers & known))
         self.counts.removed += len(gone)
