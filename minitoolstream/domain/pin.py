@@ -26,6 +26,8 @@ MAX_NAME, MAX_TAGS, MAX_TAG, MAX_METADATA, MAX_METADATA_TEXT = 255, 64, 128, 64,
 MAX_BATCH = 100_000
 RESERVED = "mts."
 """Names of metadata that are ours begin with it."""
+ZONES = "mts.zones"
+"""What all who hold it need together."""
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")
 _OPERATION = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -82,7 +84,7 @@ class Pin:
 
     @property
     def zones(self) -> frozenset[str]:
-        return _split(self.metadata.get("mts.zones", ""))
+        return _split(self.metadata.get(ZONES, ""))
 
     @property
     def source(self) -> tuple[int, int, str] | None:

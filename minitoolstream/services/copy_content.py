@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from minitoolstream.domain.pin import Pin
 from minitoolstream.ports import PayloadStore
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
+from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import refs_of
 
 T = TypeVar("T")
@@ -50,17 +52,26 @@ async def sources(core: Core, cid: Cid, pin: Pin | None, actual: Iterable[str]) 
         yield Source("the messages' bucket", core.payloads, name, first, size)
     known = [peer.id for peer in core.peers.peers()]
     held = [peer for peer in actual if peer in known]
-    for peer in held:
-        yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
+    for source in _at_peers(core, cid, held):
+        yield source
     refs = await refs_of(core, cid)
     for ref in refs:
         if ref["object_name"]:
             yield Source("the messages' bucket", core.payloads, ref["object_name"], ref["first_byte"] or 0, ref["size"])
-    for peer in known:
-        if peer not in held:
-            yield Source(f"peer {peer}", core.peers.payloads(peer), key_of(cid))
+    for source in _at_peers(core, cid, [peer for peer in known if peer not in held]):
+        yield source
     async for source in _moved(core, pin, refs):
         yield source
+
+
+def peer_name(peer: str) -> str:
+    return f"peer {peer}"
+
+
+def _at_peers(core: Core, cid: Cid, peers: Iterable[str]) -> Iterator[Source]:
+    for peer in peers:
+        with contextlib.suppress(MtsError):  # one without credentials does not hide the next
+            yield Source(peer_name(peer), core.peers.payloads(peer), key_of(cid))
 
 
 async def _moved(core: Core, pin: Pin | None, refs: Sequence[Row]) -> AsyncIterator[Source]:
@@ -76,7 +87,7 @@ async def _moved(core: Core, pin: Pin | None, refs: Sequence[Row]) -> AsyncItera
 
 
 async def copy_content(
-    cid: Cid, target: PayloadStore, found: AsyncIterator[Source], in_parts: asyncio.Semaphore
+    cid: Cid, target: PayloadStore, found: AsyncIterator[Source], in_parts: asyncio.Semaphore, patience: Patience
 ) -> int:
     """Its size. The first source that has it whole is used; MtsError of the last one when none has. `in_parts`: as
     many large ones are on their way."""
@@ -86,17 +97,21 @@ async def copy_content(
         if source.store is target:
             continue
         try:
-            return await _copy(cid, target, key, source, in_parts)
+            patience.check(source.name)
+            size = await _copy(cid, target, key, source, in_parts)
+            patience.answered(source.name)
+            return size
         except MtsError as error:
             if error.details.get("at_target"):
                 raise
+            patience.failed(source.name, error)
             if error.code != "payload_missing" or source.size is not None:
                 problem = MtsError(error.code, f"{source.name}: {error.message}", error.details)
     # Looked at last: it costs a request, and most have it from elsewhere.
-    size = await _there_already(cid, target, key)
-    if size is None:
+    there = await _there_already(cid, target, key)
+    if there is None:
         raise problem
-    return size
+    return there
 
 
 async def _there_already(cid: Cid, target: PayloadStore, key: str) -> int | None:

@@ -46,8 +46,10 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
     }
     await core.catalog.write([look_at(cid, now), Put(REFS, row)])
     for _ in range(TRIES):
-        refs = await refs_of(core, cid)
         before = await find_pin(core, cid)
+        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
+        if all(ref["ref"] != reference.name for ref in refs):
+            refs.append(row)
         if before is None:
             fresh = Pin(cid, NOBODY, 1, QUEUED, 1, now, now, metadata=reference.source, size=reference.size)
             fresh = with_needs(fresh, refs)

@@ -15,6 +15,7 @@ from minitoolstream.domain.pin import (
     QUEUED,
     STATUSES,
     UNPINNING,
+    ZONES,
     Pin,
     Wish,
     check_version,
@@ -215,6 +216,7 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
             continue
         if there.owner not in (NOBODY, actor.owner) and not there.ended:
             raise _anothers(cid)
+        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
         mine = there if there.owner == actor.owner and not there.ended else _taken_over(there, actor.owner, now)
         after = _changed(core, mine, wish, refs)
         if await change_pin(core, there, after):
@@ -223,14 +225,14 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
 
 
 def _taken_over(pin: Pin, owner: str, now: datetime) -> Pin:
-    """What nobody had pinned, or was being unpinned, begins anew; its version goes on."""
+    """What nobody had pinned, or was being unpinned, begins anew; its version goes on, and what messages need."""
     return replace(
         pin,
         owner=owner,
         created_at=max(now, pin.created_at),
         expires_at=None,
         tags=frozenset(),
-        metadata={},
+        metadata={name: value for name, value in pin.metadata.items() if name == ZONES},
         status=QUEUED,
     )
 

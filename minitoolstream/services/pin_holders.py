@@ -9,12 +9,13 @@ from typing import Any
 from minitoolstream.domain.catalog_tables import PINS, REFS
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.pin import NOBODY, Pin, pin_of
+from minitoolstream.domain.pin import NOBODY, ZONES, Pin, pin_of
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
 
 REFS_READ = 1000
-"""So many of a content's messages are looked at: those of one subject want the same."""
+"""So many of a content's messages are looked at: those of one subject want the same. While there are more, what all of
+them need does not become less."""
 TRIES = 32
 
 
@@ -61,12 +62,14 @@ def with_needs(pin: Pin, refs: Sequence[Row], *, rf: int | None = None, zones: f
     own_zones = (pin.own_zones if zones is None else zones) if owned else frozenset()
     if owned:
         needs.append((own_rf, own_zones))
+    if len(refs) >= REFS_READ:  # others may need what was needed so far
+        needs.append((pin.rf, pin.zones))
     everywhere = not needs or any(not one for _, one in needs)
     together = frozenset() if everywhere else frozenset().union(*(one for _, one in needs))
     metadata = dict(pin.metadata)
     _set(metadata, "mts.rf", str(own_rf) if owned else "")
     _set(metadata, "mts.own_zones", ",".join(sorted(own_zones)))
-    _set(metadata, "mts.zones", ",".join(sorted(together)))
+    _set(metadata, ZONES, ",".join(sorted(together)))
     return replace(pin, rf=max((one for one, _ in needs), default=1), metadata=metadata)
 
 

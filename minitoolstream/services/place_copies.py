@@ -116,7 +116,7 @@ async def followers(
     changes = assigned(pin, had, desired, now) if desired != had else []
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
-    return [*changes, *listed(pin), look_at(pin.cid, now)], {**placement, "desired": desired}
+    return [*changes, *listed(pin), look_again(pin.cid, now)], {**placement, "desired": desired}
 
 
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:

@@ -124,8 +124,8 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
         while True:
             entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
             # Their rows are read while those of the page before still change.
-            fresh = _first_of_each(entries, {content.cid.binary for content in page})
-            keys = [read_binary(entry["cid_bin"]).key for entry in fresh]
+            fresh = _by_content(entries, {content.cid.binary for content in page})
+            keys = [read_binary(some[0]["cid_bin"]).key for some in fresh]
             pins, placements = await asyncio.gather(
                 core.catalog.get_many(PINS, keys), core.catalog.get_many(PLACEMENTS, keys)
             )
@@ -146,18 +146,19 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _content(run: Run, entry: Row, pin: Row | None, placement: Row | None) -> Content:
+def _content(run: Run, entries: list[Row], pin: Row | None, placement: Row | None) -> Content:
     known = pin_of(pin) if pin else None
-    return Content(run, read_binary(entry["cid_bin"]), entry, known, placement or {}, run.core.wall())
+    return Content(run, read_binary(entries[0]["cid_bin"]), entries, known, placement or {}, run.core.wall())
 
 
-def _first_of_each(entries: list[Row], under_way: set[bytes]) -> list[Row]:
-    """A content that was queued twice is settled once; its other entry is met by the next run."""
-    seen: dict[bytes, Row] = {}
+def _by_content(entries: list[Row], under_way: set[bytes]) -> list[list[Row]]:
+    """A content that was queued twice is settled once: its rows are read behind all of its entries. One that is under
+    way already is met by the next run."""
+    found: dict[bytes, list[Row]] = {}
     for entry in entries:
         if entry["cid_bin"] not in under_way:
-            seen.setdefault(entry["cid_bin"], entry)
-    return list(seen.values())
+            found.setdefault(entry["cid_bin"], []).append(entry)
+    return list(found.values())
 
 
 async def _all(running: set[asyncio.Task[None]]) -> None:

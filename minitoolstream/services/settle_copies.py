@@ -14,8 +14,9 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
 from minitoolstream.domain.placement import Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
-from minitoolstream.services.copy_content import copy_content, key_of, sources
+from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources
 from minitoolstream.services.core import Core
+from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
 from minitoolstream.services.place_copies import (
     COPIED,
@@ -60,11 +61,11 @@ class Run:
     core: Core
     peers: list[Peer]
     holds: Callable[[int], bool]
-    """Whether the claim on a slice lasts longer than a request can take: what is removed later may be somebody's
-    again."""
+    """Whether a slice is ours for longer than a request can take: what is removed later may be somebody's again."""
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
+    patience: Patience = field(default_factory=Patience)
     counts: Counts = field(default_factory=Counts)
 
 
@@ -74,7 +75,7 @@ class Content:
 
     run: Run
     cid: Cid
-    entry: Row
+    entries: list[Row]
     pin: Pin | None
     placement: Row
     now: datetime
@@ -135,22 +136,27 @@ class Content:
         await self._finish(wanted, have - gone, made, gone)
 
     async def _forget_unless_new(self) -> None:
-        new = self.now - self.entry["due"] < _MAYBE_COMING
-        later = [look_at(self.cid, self.entry["due"] + _MAYBE_COMING)] if new else []
-        await self.run.writing.write(later, [self._done()])
+        last = self.entries[-1]["due"]
+        later = [look_at(self.cid, last + _MAYBE_COMING)] if self.now - last < _MAYBE_COMING else []
+        await self.run.writing.write(later, self._done())
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
-        held = sorted(self._held)
+        held, patience = sorted(self._held), self.run.patience
 
         async def copy(peer: str) -> None:
+            name = f"to {peer_name(peer)}"
             try:
                 async with self.run.copying:
+                    patience.check(name)
                     found = sources(self.core, self.cid, self.pin, held)
                     target = self.core.peers.payloads(peer)
-                    self.sizes[peer] = await copy_content(self.cid, target, found, self.run.in_parts)
+                    self.sizes[peer] = await copy_content(self.cid, target, found, self.run.in_parts, patience)
+                patience.answered(name)
             except MtsError as error:
                 self.problems[peer] = error
+                if error.details.get("at_target"):
+                    patience.failed(name, error)
 
         # One alone needs no task of its own.
         await (asyncio.gather(*map(copy, missing)) if len(missing) > 1 else copy(*missing))
@@ -174,13 +180,19 @@ class Content:
         gone = set(leftovers - known)  # what is not configured any more cannot be asked
 
         async def remove(peer: str) -> None:
+            name = peer_name(peer)
+            if not self.run.holds(self.entries[0]["slice"]):
+                self.problems[peer] = unavailable("the claim on this content ends")
+                return
             try:
-                if not self.run.holds(self.entry["slice"]):
-                    raise unavailable("the claim on this content ends")
-                if await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
-                    gone.add(peer)
+                self.run.patience.check(name)
+                if not await self.core.peers.payloads(peer).delete_many([key_of(self.cid)]):
+                    raise unavailable("the peer does not say that its copy is gone")
+                gone.add(peer)
+                self.run.patience.answered(name)
             except MtsError as error:
                 self.problems[peer] = error
+                self.run.patience.failed(name, error)
 
         await asyncio.gather(*map(remove, leftovers & known))
         self.counts.removed += len(gone)
@@ -230,7 +242,7 @@ class Content:
             await count(self.core, self.cid, 0, size)
         later = [] if settled and not self.changed else [look_at(self.cid, soon(self.now, next_look(tries)))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
-        await self.run.writing.write([*by_peer, *later], [placement], [self._done()])
+        await self.run.writing.write([*by_peer, *later], [placement], self._done())
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
@@ -260,7 +272,7 @@ class Content:
             if not await delete_row(self.core, pin):
                 return
             changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
-        await self.core.catalog.write([*changes, self._done()])
+        await self.core.catalog.write([*changes, *self._done()])
         if pin is not None:
             self.counts.ended += 1
             await count(self.core, self.cid, -1, -(self._size or 0))
@@ -273,5 +285,5 @@ class Content:
             rows = assigned(fresh, _NONE, desired_of(fresh, self.run.peers), self.now)
             await self.core.catalog.write([*rows, *listed(fresh), look_at(self.cid, self.now)])
 
-    def _done(self) -> Delete:
-        return Delete(QUEUE, (self.entry["slice"], self.entry["due"], self.entry["cid_bin"]))
+    def _done(self) -> list[Change]:
+        return [Delete(QUEUE, (entry["slice"], entry["due"], entry["cid_bin"])) for entry in self.entries]

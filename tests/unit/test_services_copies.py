@@ -113,7 +113,8 @@ async def test_a_content_whose_entries_are_on_two_pages_is_copied_and_counted_on
     monkeypatch.setattr(kit.store, "get_many", get_and_tell)
     counts = await run(kit)
     assert (counts.copied, counts.by_peer) == (2, dict.fromkeys(holders(kit), len(BODY)))
-    assert (await run(kit)).copied == 0
+    for _ in range(2):
+        assert (await run(kit)).copied == 0
     assert await kit.store.page(QUEUE, (slice_of(CID),), 9) == []
 
 

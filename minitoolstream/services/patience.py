@@ -1,0 +1,36 @@
+"""Stores that do not answer, as a run of the reconciler meets them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minitoolstream.domain.errors import MtsError
+
+_MISSES = 3
+
+
+class Patience:
+    """One that failed some times in a row is not asked any more: each content would wait for it, and keep others from
+    stores that answer. The next run asks it again. What is full takes nothing more at once; it can be read all the
+    same, so writing is counted apart."""
+
+    def __init__(self) -> None:
+        self._misses: Counter[str] = Counter()
+        self._over: dict[str, MtsError] = {}
+
+    def check(self, store: str) -> None:
+        if (error := self._over.get(store)) is not None:
+            raise MtsError(error.code, error.message, {**error.details, "not_asked": True})
+
+    def answered(self, store: str) -> None:
+        self._misses.pop(store, None)
+
+    def failed(self, store: str, error: MtsError) -> None:
+        if error.details.get("not_asked"):
+            return
+        if error.code != "unavailable":
+            self.answered(store)
+            return
+        self._misses[store] += 1
+        if self._misses[store] >= _MISSES or error.details.get("full"):
+            self._over.setdefault(store, error)
