@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|y)?\Z")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000, None: 1}
@@ -251,23 +251,32 @@ def peer_places(value: Any) -> tuple[PeerPlace, ...]:
 def _peer_place(entry: str) -> PeerPlace:
     name, _, url = (part.strip() for part in entry.partition("="))
     named = bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name))
+    # Not shown: what is written wrong may hold a password.
+    form = "eu=http://host:9000/bucket?zone=eu-west&weight=1,us=https://..."
+    if not named:
+        raise ValueError(f"one is no peer; write {form}")
+    why = "it needs an http(s) URL, without a password"
     try:
-        return _bucket_of(name if named else "", urlsplit(url))
+        url_parts = urlsplit(url)
+        where = endpoint(f"{url_parts.scheme}://{url_parts.netloc}")
+        why = "its bucket is no name for one: 3 to 63 of a-z 0-9 . -"
+        bucket = bucket_name(url_parts.path.strip("/"))
+        given = dict(parse_qsl(url_parts.query))
+        why = "its weight is no number above 0"
+        weight = _weight(given.pop("weight", "1"))
+        why = "its zone or region is no word like eu-west"
+        zone, in_region = region(given.pop("zone", name.lower())), region(given.pop("region", "us-east-1"))
     except ValueError:
-        # Not shown: what is written wrong may hold a password.
-        form = "eu=http://host:9000/bucket?zone=eu-west&weight=1,us=https://..."
-        raise ValueError(f"{name if named else 'one'} is no peer; write {form}") from None
+        raise ValueError(f"{name} is no peer, {why}; write {form}") from None
+    if given:
+        raise ValueError(f"{name} is no peer, behind the ? are zone, region and weight alone; write {form}")
+    return PeerPlace(name, where, bucket, zone, in_region, weight)
 
 
-def _bucket_of(name: str, url: SplitResult) -> PeerPlace:
-    given = dict(parse_qsl(url.query))
-    weight = given.pop("weight", "1")
-    fits = name and url.netloc and not url.username and set(given) <= {"zone", "region"}
-    if not fits or not re.fullmatch(r"\d{1,4}(\.\d+)?", weight) or not float(weight):
+def _weight(text: str) -> float:
+    if not re.fullmatch(r"\d{1,4}(\.\d+)?", text) or not float(text):
         raise ValueError
-    where, bucket = endpoint(f"{url.scheme}://{url.netloc}"), bucket_name(url.path.strip("/"))
-    zone, in_region = region(given.get("zone", name.lower())), region(given.get("region", "us-east-1"))
-    return PeerPlace(name, where, bucket, zone, in_region, float(weight))
+    return float(text)
 
 
 def named_secrets(value: Any) -> dict[str, str]:

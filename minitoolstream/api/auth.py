@@ -60,6 +60,20 @@ class OwnersGuard:
         return found
 
 
+class HostGuard:
+    """Knows the host's token, and tells owners of pins that theirs is right and not for this."""
+
+    def __init__(self, host: BearerGuard, tokens: Mapping[str, str]) -> None:
+        self._host, self._owners = host, OwnersGuard(host, tokens)
+
+    def principal_of(self, headers: Mapping[str, str]) -> str:
+        try:
+            return self._host.principal_of(headers)
+        except MtsError:
+            self._owners.principal_of(headers)
+        raise MtsError("unauthorized", "an owner's token is for /v1/catalog and /pins alone: send the host's own")
+
+
 def api_policy(principal: str, method_arn: str) -> dict[str, Any]:
     """An answer to API Gateway's authorizer: this caller may call all of the API's stage. API Gateway keeps it by the
     token, so it must hold for every route."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from minitoolstream.api import schema_catalog as schema
 from minitoolstream.domain.pin import PIN_TYPES
@@ -123,5 +124,16 @@ def _delegates(core: Core) -> list[str]:
     """Where contents are kept, as multiaddresses; the API wants at least one."""
     places: list[Any] = list(core.settings["catalog.peers"])
     parts = [urlsplit(place.endpoint) for place in places[:20]]
-    found = [f"/dns4/{one.hostname}/tcp/{one.port or 443}/{one.scheme}" for one in parts]
-    return found or ["/ip4/127.0.0.1/tcp/80/http"]
+    found = [f"/{_kind(one.hostname)}/{one.hostname}/tcp/{_port(one)}/{one.scheme}" for one in parts]
+    return list(dict.fromkeys(found)) or ["/ip4/127.0.0.1/tcp/80/http"]
+
+
+def _kind(host: str | None) -> str:
+    try:
+        return f"ip{ip_address(host or '').version}"
+    except ValueError:
+        return "dns4"
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)

@@ -95,12 +95,11 @@ def unpin(cid: str, version: int | None, as_json: bool) -> None:
 @json_option
 def batch(kind: str, what: str, rf: int | None, as_json: bool) -> None:
     """Pin or unpin the contents listed in the file WHAT (- for stdin), one a line; or the status of the batch WHAT."""
+    cids = [] if kind == "status" else (sys.stdin.read() if what == "-" else _read(what)).split()
+    if kind != "status" and not cids:
+        raise MtsError("bad_request", f"{'stdin' if what == '-' else what} names no content: write one id a line")
     with open_client() as client:
-        if kind == "status":
-            found = client.catalog.batch(what)
-        else:
-            text = sys.stdin.read() if what == "-" else _read(what)
-            found = client.catalog.start_batch(kind, text.split(), rf=rf)
+        found = client.catalog.batch(what) if kind == "status" else client.catalog.start_batch(kind, cids, rf=rf)
     text = f"{found.batch_id}: {found.state}, {found.done} of {found.total}, {found.failed} failed"
     emit(as_json, msgspec.to_builtins(found), text)
 

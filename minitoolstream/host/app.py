@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from minitoolstream.api.app import Request, Response, Route
-from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
+from minitoolstream.api.auth import CATALOG, BearerGuard, HostGuard, OwnersGuard
 from minitoolstream.api.cors import Cors
 from minitoolstream.api.openapi import openapi
 from minitoolstream.bundle import bundled
@@ -69,8 +69,8 @@ class Host:
 
     def _routes(self) -> Router:
         settings, router = self._settings, Router()
-        guard = BearerGuard(settings.secret("server.token"), "api")
-        owners = OwnersGuard(guard, settings["catalog.tokens"] or {})
+        token, tokens = BearerGuard(settings.secret("server.token"), "api"), settings["catalog.tokens"] or {}
+        guard, owners = HostGuard(token, tokens), OwnersGuard(token, tokens)
         for function, route in self._functions.routes:
             router.add(api_endpoint(function, route, owners if function == CATALOG else guard, settings))
         description = msgspec.json.encode(openapi(self._functions.routes))

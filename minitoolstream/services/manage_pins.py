@@ -92,7 +92,7 @@ async def create_pin(
     if (answer := await operation.answer()) is not None:
         return await get_pin(core, actor, cid), bool(answer["created"])
     await _plan(core, cid, wish)
-    pin, before = await _write_new(core, actor, cid, replace(wish, rf=rf))
+    pin, before = await _write_new(core, actor, cid, wish, rf)
     created = before is None or before.owner == NOBODY or before.ended
     changes, placement = await followers(core, pin, before, peers)
     written = core.catalog.write([*changes, event(cid, now, "pinned", actor.owner, rf=pin.rf)])
@@ -203,13 +203,13 @@ async def _plan(core: Core, cid: Cid, wish: Wish) -> None:
     await core.catalog.write(ahead)
 
 
-async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pin, Pin | None]:
-    """The pin as it is now, and as it was."""
-    now = core.wall()
+async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish, rf: int) -> tuple[Pin, Pin | None]:
+    """The pin as it is now, and as it was. `rf` is for one that is new: its owner's own keeps what is not named."""
+    now, first_wish = core.wall(), replace(wish, rf=rf)
     for _ in range(TRIES):
         there, refs = await asyncio.gather(find_pin(core, cid), refs_of(core, cid))
         if there is None:
-            fresh = _changed(core, Pin(cid, actor.owner, 1, QUEUED, None, now, now), wish, refs)
+            fresh = _changed(core, Pin(cid, actor.owner, 1, QUEUED, None, now, now), first_wish, refs)
             fresh = replace(fresh, size=fresh.source[1] if fresh.source else None)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 return fresh, None
@@ -217,8 +217,12 @@ async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish) -> tuple[Pi
         if there.owner not in (NOBODY, actor.owner) and not there.ended:
             raise _anothers(cid)
         refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
-        mine = there if there.owner == actor.owner and not there.ended else _taken_over(there, actor.owner, now)
-        after = _changed(core, mine, wish, refs)
+        if there.owner == actor.owner and not there.ended:
+            if wish.rf is None and wish.zones:
+                check_rf(there.own_rf, await live_peers(core), wish.zones)
+            after = _changed(core, there, wish, refs)
+        else:
+            after = _changed(core, _taken_over(there, actor.owner, now), first_wish, refs)
         if await change_pin(core, there, after):
             return after, there
     raise busy(cid)

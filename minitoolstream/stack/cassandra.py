@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
+from minitoolstream.adapters.catalog.cql_session import no_driver
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack.get_cassandra import FILES
 from minitoolstream.stack.ports import listens
@@ -71,6 +73,12 @@ def launch(program: Program, node: Node, *, data: Path, log: Path) -> Launch:
 def is_ready(node: Node) -> bool:
     """It listens when it can serve."""
     return listens(node.host, node.port)
+
+
+def check_driver() -> None:
+    """Looked for before anything is fetched or started."""
+    if find_spec("cassandra") is None:
+        raise no_driver()
 
 
 def set_password(node: Node, password: str) -> None:

@@ -74,10 +74,13 @@ class Starter:
         self._secrets = secrets
 
     def run(self, *, quick: bool, catalog: bool) -> None:
+        catalog = catalog or _KEYSPACE in self._state.settings.get("catalog.database", "")
+        if catalog:
+            cassandra.check_driver()
         host = self._prepare()
         self._tarantool()
         self._object_store(host, quick=quick)
-        if catalog or _KEYSPACE in self._state.settings.get("catalog.database", ""):
+        if catalog:
             self._catalog()
         self._host(host)
         self._grpc()

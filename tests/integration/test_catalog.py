@@ -73,7 +73,10 @@ def test_owners_have_their_own_pins(world: CatalogLive) -> None:
     assert world.api("GET", PINS, token=world.bob).json["pins"] == []
     assert world.api("GET", f"{PINS}?owner=alice", token=world.bob).status == 400
     assert world.api("GET", PINS, token="wrong").status == 401
-    assert world.api("GET", "/v1/subjects", token=world.alice).status == 401
+    elsewhere = world.api("GET", "/v1/subjects", token=world.alice)
+    assert elsewhere.status == 401
+    assert "for /v1/catalog and /pins alone" in elsewhere.json["error"]["message"]
+    assert "wrong" in world.api("GET", "/v1/subjects", token="wrong").json["error"]["message"]
     assert cid in [pin["cid"] for pin in world.api("GET", f"{PINS}?owner=alice").json["pins"]]
 
 
@@ -119,7 +122,9 @@ def test_clients_of_the_ipfs_pinning_api_work(world: CatalogLive) -> None:
     assert made.status == 202
     assert made.json["status"] in ("queued", "pinning")
     assert made.json["pin"] == {"cid": cid, "name": "file", "meta": {"app": "x"}}
-    assert made.json["delegates"]
+    delegates = made.json["delegates"]
+    assert len(delegates) == len(set(delegates)) > 0
+    assert all(one.startswith("/ip4/127.0.0.1/tcp/") for one in delegates)
     request_id = made.json["requestid"]
     assert world.api("GET", "/pins", token=world.bob).json == {"count": 0, "results": []}
     world.reconcile()

@@ -40,3 +40,18 @@ def test_a_wrong_peer_is_told_the_right_form(folder: Path, wrong: str) -> None:
     assert "MTS_CATALOG_PEERS" in said
     assert "write eu=http://host:9000/bucket?zone=eu-west" in said
     assert "hidden" not in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("eu=s3://bucket", "an http(s) URL"),
+        ("eu=http://me:hidden@host/bucket", "without a password"),
+        ("eu=http://host/b", "its bucket"),
+        ("eu=http://host/bucket?weight=0", "its weight"),
+        ("eu=http://host/bucket?zone=a b", "its zone"),
+        ("eu=http://host/bucket?colour=red", "zone, region and weight alone"),
+    ],
+)
+def test_a_wrong_peer_is_told_what_is_wrong(folder: Path, wrong: str, why: str) -> None:
+    assert why in refusal(folder, MTS_CATALOG_PEERS=wrong)

@@ -61,6 +61,16 @@ async def test_pinning_again_changes_the_pin(kit: CatalogKit) -> None:
     assert (created, again.pin.name, again.pin.rf, again.pin.version) == (False, "one", 3, 2)
 
 
+async def test_pinning_again_without_a_number_takes_no_copy_away(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish(rf=2))
+    again, _ = await create_pin(kit.core, ALICE, cid(1), Wish(name="one"))
+    assert (again.pin.rf, len(again.placement["desired"])) == (2, 2)
+    await refused(create_pin(kit.core, ALICE, cid(1), Wish(zones=frozenset({"mars"}))), "bad_request")
+    await delete_pin(kit.core, ALICE, cid(1))
+    anew, _ = await create_pin(kit.core, ALICE, cid(1), Wish())
+    assert anew.pin.rf == 1
+
+
 async def test_a_repeated_operation_is_done_once(kit: CatalogKit) -> None:
     first, created = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")
     again, created_again = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")

@@ -307,3 +307,21 @@ def test_a_step_on_a_terminal_is_one_live_line(monkeypatch: pytest.MonkeyPatch) 
             threading.Event().wait(0.01)
     *_, last = stream.getvalue().split("\r\x1b[2K")
     assert last == "✓ MinIO          done\n"
+
+
+def test_a_catalog_without_its_driver_is_refused_before_anything_starts(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minitoolstream.stack.cassandra.find_spec", lambda _name: None)
+    result = mts("up", "--catalog")
+    assert result.exit_code != 0
+    assert "pip install 'minitoolstream[catalog]'" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (home / "data").exists()
+
+
+@pytest.mark.parametrize("kind", ["pin", "unpin"])
+def test_a_batch_of_nothing_is_told_so(home: Path, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "ids").write_text("\n")
+    result = mts("catalog", "batch", kind, "ids")
+    assert (result.exit_code, result.stderr) == (2, "error: ids names no content: write one id a line\n")

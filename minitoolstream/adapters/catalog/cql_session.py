@@ -159,8 +159,7 @@ class CqlSession:
             )
             from cassandra.query import dict_factory, tuple_factory
         except ImportError:
-            hint = "pip install 'minitoolstream[catalog]'"
-            raise MtsError("not_configured", f"the driver of Cassandra is not installed: {hint}") from None
+            raise no_driver() from None
         place = self.place
         self._default_profile, self._result_set = EXEC_PROFILE_DEFAULT, ResultSet
 
@@ -221,6 +220,10 @@ class CqlSession:
         self._prepared.clear()
         if cluster is not None:
             await asyncio.to_thread(cluster.shutdown)
+
+
+def no_driver() -> MtsError:
+    return MtsError("not_configured", "the driver of Cassandra is not installed: pip install 'minitoolstream[catalog]'")
 
 
 class _Inbox:
