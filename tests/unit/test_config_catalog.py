@@ -40,3 +40,8 @@ def test_a_wrong_peer_is_told_the_right_form(folder: Path, wrong: str) -> None:
     assert "MTS_CATALOG_PEERS" in said
     assert "write eu=http://host:9000/bucket?zone=eu-west" in said
     assert "hidden" not in said
+
+
+def test_two_peers_are_not_one_bucket(folder: Path) -> None:
+    said = refusal(folder, MTS_CATALOG_PEERS="eu=http://host:9000/copies,us=http://host:9000/copies?zone=us")
+    assert "names a bucket twice" in said
