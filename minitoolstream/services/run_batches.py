@@ -153,4 +153,7 @@ async def _do(core: Core, row: Row, items: Sequence[Row]) -> None:
                 result, error = "failed", f"{problem.code}: {problem.message}"
             await core.catalog.write([Put(BATCH_ITEMS, {**item, "result": result, "error": error}, life=LIFE)])
 
-    await asyncio.gather(*map(one, items))
+    # The claim is kept until all have ended, also when one fails.
+    for ended in await asyncio.gather(*map(one, items), return_exceptions=True):
+        if ended is not None:
+            raise ended

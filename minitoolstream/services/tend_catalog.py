@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.follow_subjects import follow_subjects
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import run_batches
 
+_log = logging.getLogger(__name__)
+
 
 async def tend_catalog(core: Core) -> Mapping[str, int]:
-    """Nothing where there are no peers: then there is nothing to keep."""
+    """Nothing where there are no peers: then there is nothing to keep. One duty that fails does not hold up the
+    others."""
     if not core.peers.peers():
         return {}
+    done: dict[str, int] = {}
+    problems: list[MtsError] = []
+    for duty in (_follow, _expire, _batch, _copy):
+        try:
+            done |= await duty(core)
+        except MtsError as error:
+            _log.warning("%s did not run to its end: %s", duty.__name__.strip("_"), error.message)
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    return done
+
+
+async def _follow(core: Core) -> Mapping[str, int]:
     held, let_go = await follow_subjects(core)
-    expired = await expire_pins(core)
-    batched = await run_batches(core)
-    return {
-        **(await reconcile_copies(core)).counts(),
-        "expired": expired,
-        "batched": batched,
-        "held": held,
-        "let_go": let_go,
-    }
+    return {"held": held, "let_go": let_go}
+
+
+async def _expire(core: Core) -> Mapping[str, int]:
+    return {"expired": await expire_pins(core)}
+
+
+async def _batch(core: Core) -> Mapping[str, int]:
+    return {"batched": await run_batches(core)}
+
+
+async def _copy(core: Core) -> Mapping[str, int]:
+    return (await reconcile_copies(core)).counts()

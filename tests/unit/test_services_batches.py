@@ -10,6 +10,7 @@ import pytest
 
 from minitoolstream.adapters.catalog import sqlite
 from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, CLAIMS
+from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import Wish
 from minitoolstream.services import run_batches as batches
@@ -131,3 +132,26 @@ async def test_a_batch_is_kept_in_chunks_of_a_thousand(tmp_path: Path) -> None:
     items, more = await batch_items(kit.core, ALICE, row["batch_id"], 998, 1000)
     assert ([item["position"] for item in items], more) == (list(range(999, 1999)), True)
     await kit.store.close()
+
+
+async def test_who_fails_keeps_its_claim_until_its_other_items_are_done(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await start_batch(kit.core, ALICE, "unpin", CIDS[:3], Wish())
+    for one in CIDS[:3]:
+        await create_pin(kit.core, ALICE, one, Wish())
+    unpinned: list[str] = []
+
+    async def unpin(_core: object, _actor: object, one: Cid) -> None:
+        if one == CIDS[0]:
+            raise MtsError("rate_limited", "slower")
+        await asyncio.sleep(0.05)
+        claim = await kit.store.get(CLAIMS, (f"batch/{row['batch_id']}",))
+        assert claim is not None
+        assert claim["until"] > kit.now
+        unpinned.append(one.text)
+
+    monkeypatch.setattr(batches, "delete_pin", unpin)
+    with pytest.raises(MtsError, match="slower"):
+        await run_batches(kit.core)
+    assert len(unpinned) == 2
