@@ -29,6 +29,8 @@ from minitoolstream.services.core import Core
 SLICES = 16
 """Parts of the reconciler's queue: as many workers can share it."""
 _TTL_ROW_BEYOND = 30 * 86_400
+_LONGEST_LIFE = 5 * 365 * 86_400
+"""Engines refuse lives of more than 20 years, and some of those that end after 2038."""
 ALL = "all"
 
 
@@ -53,7 +55,8 @@ def expires(cid: Cid, at: datetime, now: datetime) -> Put:
     this hour: those of the past are not looked at any more."""
     late = max(at, now)
     row = {"ttl_bucket": ttl_bucket(late), "ttl": at, "cid_bin": cid.binary}
-    return Put(TTL_QUEUE, row, life=int((late - now).total_seconds()) + _TTL_ROW_BEYOND)
+    life = int((late - now).total_seconds()) + _TTL_ROW_BEYOND
+    return Put(TTL_QUEUE, row, life=life if life <= _LONGEST_LIFE else 0)
 
 
 def event(cid: Cid, now: datetime, what: str, actor: str, **details: Any) -> Put:
