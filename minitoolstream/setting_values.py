@@ -245,6 +245,8 @@ def peer_places(value: Any) -> tuple[PeerPlace, ...]:
     found = tuple(_peer_place(entry) for entry in entries)
     if len({one.id for one in found}) < len(found):
         raise ValueError(f"{value!r} names a peer twice")
+    if len({(one.endpoint, one.bucket) for one in found}) < len(found):
+        raise ValueError(f"{value!r} names a bucket twice: two copies in it would be one")
     return found
 
 

@@ -135,10 +135,9 @@ async def remove_pin(request: Request) -> Response:
     may_lack=True,
 )
 async def read_pin_events(request: Request) -> Response:
-    actor, cid, limit = parse_catalog.actor_of(request), parse_catalog.cid_of(request), parse.limit_of(request.query)
-    if not actor.all_owners:
-        await get_pin(request.core, actor, cid)
-    return answer(show_catalog.events(await catalog_figures.read_events(request.core, cid, limit)))
+    cid, limit, actor = parse_catalog.cid_of(request), parse.limit_of(request.query), parse_catalog.actor_of(request)
+    since = None if actor.all_owners else (await get_pin(request.core, actor, cid)).pin.created_at
+    return answer(show_catalog.events(await catalog_figures.read_events(request.core, cid, limit, since)))
 
 
 @app.endpoint(

@@ -96,7 +96,7 @@ def _moment(value: float | str, field: str, *, exact: bool = False) -> datetime:
     try:
         if exact and isinstance(value, str) and "T" in value:
             moment = datetime.fromisoformat(value.replace(" ", "+"))  # a + that came unescaped
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
             return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         return datetime.fromtimestamp(read_time(value, field), UTC)
     except (ValueError, OverflowError, OSError):

@@ -17,8 +17,9 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Writes these columns and leaves the others as they are. `life`: seconds until the row goes by itself. `plus`
-    and `minus` are elements that sets gain and lose, whatever else they hold."""
+    """Writes these columns and leaves the others as they are. `life`: seconds until the row goes by itself; 0
+    for ever, also where the table has a life of its own. `plus` and `minus` are elements that sets gain and lose,
+    whatever else they hold."""
 
     table: Table
     row: Mapping[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from minitoolstream.domain.catalog_tables import EVENTS, PARTITION_STATS, STATS
 from minitoolstream.domain.cid import Cid, signed_byte
@@ -68,9 +69,10 @@ async def read_peers(core: Core) -> list[PeerFigures]:
     ]
 
 
-async def read_events(core: Core, cid: Cid, limit: int) -> list[Row]:
-    """The oldest first; they are kept for 30 days."""
-    return await core.catalog.page(EVENTS, (cid.binary,), limit)
+async def read_events(core: Core, cid: Cid, limit: int, since: datetime | None = None) -> list[Row]:
+    """The oldest first; they are kept for 30 days. `since`: what others did before an owner pinned it, is theirs."""
+    after = (since - timedelta(milliseconds=1),) if since is not None else ()
+    return await core.catalog.page(EVENTS, (cid.binary,), limit, after=after)
 
 
 def _value(row: Row | None) -> int:

@@ -50,11 +50,19 @@ async def follow_subjects(core: Core) -> tuple[int, int]:
     """How many messages hold a content since this run, and how many do no more."""
     held = gone = 0
     after: tuple[str, ...] = ()
+    problems: list[MtsError] = []
     while rows := await core.catalog.page(SUBJECTS, (_ALL,), _MOST, after=after):
         for row in rows:
-            more_held, more_gone = await _follow(core, row["subject"])
+            try:
+                more_held, more_gone = await _follow(core, row["subject"])
+            except MtsError as error:  # the others do not wait for it
+                _log.warning("the messages of %s are not followed: %s", row["subject"], error.message)
+                problems.append(error)
+                continue
             held, gone = held + more_held, gone + more_gone
         after = (rows[-1]["subject"],)
+    if problems:
+        raise problems[0]
     return held, gone
 
 
@@ -79,8 +87,9 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
         held = await _hold_new(core, row, copies, keep) if copies else 0
         gone = await _let_go_old(core, row, keep, everything=copies is None)
         if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
-            await core.catalog.write([Delete(SUBJECTS, (_ALL, subject))])
-            forgotten = True
+            # Not when it was noted again meanwhile: then its setting is coming, or there.
+            expected = {"noted_at": row["noted_at"]}
+            forgotten = await core.catalog.delete_if(SUBJECTS, (_ALL, subject), expected)
         return held, gone
     finally:
         await (end_claim if forgotten else give_up_claim)(core, name, holder)
@@ -150,7 +159,8 @@ async def _hold(core: Core, extent: Extent, copies: Copies) -> int:
 
 
 async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> int:
-    """Messages go from the head of their subject: what lies before its first one is gone."""
+    """Messages go from the head of their subject: what lies before its first one is gone. With `everything`, also
+    those whose digests somebody told before they were followed."""
     subject, first = row["subject"], int(row["first_sequence"] or 1)
     end = int(row["next_sequence"] or 1)
     if not everything:
@@ -158,8 +168,9 @@ async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> 
         there = [extent.sequence - extent.count + 1 for extent in page.extents]
         end = min([*there, page.next_sequence])
     gone = 0
-    for part in range(part_of(first), part_of(max(first, end - 1)) + 1):
-        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=(end - 1,)):
+    until = () if everything else (end - 1,)
+    for part in range(part_of(first), part_of(max(first, end - 1)) + 1 + everything):
+        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=until):
             for entry in entries:
                 await let_go_of(core, subject, entry)
             gone += len(entries)

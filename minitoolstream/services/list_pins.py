@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, read_binary, read_cid
@@ -77,14 +77,18 @@ async def list_by_time(core: Core, owner: str, wanted: PinFilter, limit: int) ->
     """For callers who go on with `before` the last one's time: a page has at least one pin unless it is the last, and
     pins of the same moment come in one page."""
     page = await list_pins(core, owner, wanted, limit)
+    if wanted.cids is not None and page.next:  # they are few: all of the last one's moment come along
+        every = await list_pins(core, owner, wanted, len(wanted.cids))
+        last = page.pins[-1].pin.created_at
+        return PinPage([state for state in every.pins if state.pin.created_at >= last], page.next)
     while not page.pins and page.next:
         page = await list_pins(core, owner, wanted, limit, page.next)
     if not page.next:
         return page
     last = page.pins[-1].pin.created_at
     earlier = [state for state in page.pins if state.pin.created_at != last]
-    if earlier or wanted.cids is not None:
-        return PinPage(earlier or page.pins, page.next)
+    if earlier:
+        return PinPage(earlier, page.next)
     # All of one moment: then these, and the rest of them, however many there are.
     return PinPage(page.pins + await _rest_of(core, owner, wanted, page, last), page.next)
 
@@ -163,9 +167,10 @@ def write_cursor(row: Row) -> str:
 def read_cursor(cursor: str) -> tuple[datetime, Cid]:
     moment, _, cid = cursor.partition("_")
     try:
-        at = datetime.fromisoformat(moment.replace(" ", "+"))  # a + that came unescaped
-    except ValueError:
+        told = datetime.fromisoformat(moment.replace(" ", "+"))  # a + that came unescaped
+        at = told.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise bad_request("cursor is not one that a list has given", field="cursor") from None
-    if at.tzinfo is None:
+    if told.tzinfo is None:
         raise bad_request("cursor is not one that a list has given", field="cursor")
     return at, read_cid(cid, "cursor")

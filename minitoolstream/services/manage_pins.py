@@ -95,7 +95,8 @@ async def create_pin(
     pin, before = await _write_new(core, actor, cid, wish, rf)
     created = before is None or before.owner == NOBODY or before.ended
     changes, placement = await followers(core, pin, before, peers)
-    written = core.catalog.write([*changes, event(cid, now, "pinned", actor.owner, rf=pin.rf)])
+    at = max(pin.updated_at, pin.created_at)  # its owner sees what was done since it was made
+    written = core.catalog.write([*changes, event(cid, at, "pinned", actor.owner, rf=pin.rf)])
     await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
     await operation.done(created=created)
     return PinState(pin, placement), created

@@ -31,6 +31,8 @@ SLICES = 16
 ASSIGNED, COPIED, FAILED = 0, 2, 3
 """States of a content in a peer's list."""
 _TTL_ROW_BEYOND = 30 * 86_400
+_LONGEST_LIFE = 5 * 365 * 86_400
+"""Engines refuse lives of more than 20 years, and some of those that end after 2038."""
 ALL = "all"
 
 
@@ -55,7 +57,8 @@ def expires(cid: Cid, at: datetime, now: datetime) -> Put:
     this hour: those of the past are not looked at any more."""
     late = max(at, now)
     row = {"ttl_bucket": ttl_bucket(late), "ttl": at, "cid_bin": cid.binary}
-    return Put(TTL_QUEUE, row, life=int((late - now).total_seconds()) + _TTL_ROW_BEYOND)
+    life = int((late - now).total_seconds()) + _TTL_ROW_BEYOND
+    return Put(TTL_QUEUE, row, life=life if life <= _LONGEST_LIFE else 0)
 
 
 def event(cid: Cid, now: datetime, what: str, actor: str, **details: Any) -> Put:

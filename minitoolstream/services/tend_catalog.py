@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from minitoolstream.services.core import Core
@@ -9,6 +10,8 @@ from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.follow_subjects import follow_subjects
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import run_batches
+
+_log = logging.getLogger(__name__)
 
 
 async def tend_catalog(core: Core) -> Mapping[str, int]:
@@ -22,6 +25,7 @@ async def tend_catalog(core: Core) -> Mapping[str, int]:
         try:
             done |= await duty(core)
         except Exception as failure:
+            _log.warning("%s did not run to its end: %s", duty.__name__.strip("_"), failure)
             failures.append(failure)
     if failures:
         raise failures[0]

@@ -55,3 +55,8 @@ def test_a_wrong_peer_is_told_the_right_form(folder: Path, wrong: str) -> None:
 )
 def test_a_wrong_peer_is_told_what_is_wrong(folder: Path, wrong: str, why: str) -> None:
     assert why in refusal(folder, MTS_CATALOG_PEERS=wrong)
+
+
+def test_two_peers_are_not_one_bucket(folder: Path) -> None:
+    said = refusal(folder, MTS_CATALOG_PEERS="eu=http://host:9000/copies,us=http://host:9000/copies?zone=us")
+    assert "names a bucket twice" in said

@@ -321,3 +321,58 @@ async def test_who_comes_behind_another_goes_on_where_that_one_ended(
     monkeypatch.setattr(kit.store, "page", page_and_wait)
     assert await follow_subjects(kit.core) == (0, 0)
     assert done == [(3, 0)]
+
+
+async def test_a_subject_that_cannot_be_read_holds_up_no_other_and_no_copies(kit: CatalogKit, stream: Stream) -> None:
+    await note_subject(kit.core, "a", {"rf": 2})
+    stream.publish(b"one")
+    get = stream.get
+
+    async def refused(subject: str) -> Subject:
+        if subject == "a":
+            raise unavailable("this one cannot be read")
+        return await get(subject)
+
+    stream.get = refused  # type: ignore[method-assign,assignment]
+    with pytest.raises(MtsError, match="this one cannot be read"):
+        await tend_catalog(kit.core)
+    kit.advance(1)
+    with pytest.raises(MtsError, match="this one cannot be read"):
+        await tend_catalog(kit.core)
+    placed = await kit.store.get(PLACEMENTS, (cid_of(b"one").prefix, cid_of(b"one").binary))
+    assert placed is not None
+    assert len(placed["actual"]) == 2
+
+
+async def test_a_subject_noted_again_while_its_messages_are_let_go_is_not_forgotten(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.publish(b"one")
+    await follow_subjects(kit.core)
+    stream.copies = None
+    kit.advance(120)
+    let_go = followed.let_go_of
+
+    async def let_go_slowly(*given: Any) -> None:
+        await let_go(*given)
+        await note_subject(kit.core, "s", {"rf": 2})
+        stream.copies = Copies(2)
+
+    monkeypatch.setattr(followed, "let_go_of", let_go_slowly)
+    await follow_subjects(kit.core)
+    stream.publish(b"two")
+    assert await follow_subjects(kit.core) == (1, 0)
+
+
+async def test_digests_told_before_a_message_is_followed_are_let_go_with_the_subject(
+    kit: CatalogKit, stream: Stream
+) -> None:
+    for body in (b"one", b"two"):
+        stream.publish(body)
+    await hold_messages(kit.core, "s", {2: cid_of(b"two").sha256})
+    stream.copies = None
+    kit.advance(120)
+    await follow_subjects(kit.core)
+    pin = await find_pin(kit.core, cid_of(b"two"))
+    assert pin is not None
+    assert pin.ended

@@ -40,7 +40,7 @@ async def test_a_peer_that_cannot_be_asked_does_not_hide_the_next(kit: CatalogKi
             raise MtsError("not_configured", "no credentials for the peer eu: set MTS_CATALOG_PEER_KEYS")
         return payloads(peer)
 
-    kit.peers.payloads = without_keys  # type: ignore[method-assign]
+    kit.peers.payloads = without_keys  # type: ignore[method-assign,assignment]
     await run(kit)
     assert holders(kit) == {"us", "asia"}
 

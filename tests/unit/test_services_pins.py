@@ -11,18 +11,20 @@ from typing import Any, cast
 
 import pytest
 
+from minitoolstream.api import parse_catalog
 from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, EVENTS, PINS, QUEUE, REFS, TTL_QUEUE
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, UNPINNING, Wish, ttl_bucket
 from minitoolstream.ports.catalog import Change, Delete
 from minitoolstream.services import list_pins as pins_listed
+from minitoolstream.services.catalog_figures import read_events
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_by_time, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import SLICES
+from minitoolstream.services.place_copies import SLICES, expires
 from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, cid
 
 
@@ -412,3 +414,47 @@ async def test_a_pin_whose_maker_dies_is_looked_after_or_not_there(kit: CatalogK
     again, _ = await create_pin(kit.core, ALICE, cid(1), Wish(), "op")
     assert len(again.placement["desired"]) == 1
     assert again.status == "queued"
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_list_by_time_of_named_ones_loses_none_of_the_same_moment(kit: CatalogKit, limit: int) -> None:
+    for number in range(4):
+        await create_pin(kit.core, ALICE, cid(number), Wish())
+        kit.advance(number % 2)
+    named = frozenset(map(cid, range(4)))
+    seen: list[str] = []
+    wanted = PinFilter(cids=named)
+    for _ in range(5):
+        page = await list_by_time(kit.core, "alice", wanted, limit)
+        seen += [one.pin.cid.text for one in page.pins]
+        if not page.next:
+            break
+        wanted = PinFilter(cids=named, before=page.pins[-1].pin.created_at)
+    assert sorted(seen) == sorted(one.text for one in named)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_beyond_all_times_is_refused(moment: str) -> None:
+    with pytest.raises(MtsError, match="cursor is not one"):
+        pins_listed.read_cursor(f"{moment}_{cid(1)}")
+    with pytest.raises(MtsError, match="ISO 8601"):
+        parse_catalog.filter_of({"before": moment}, frozenset())
+
+
+async def test_a_pin_may_end_later_than_an_engine_lets_rows_live(kit: CatalogKit) -> None:
+    end = kit.now + timedelta(days=365 * 30)
+    await create_pin(kit.core, ALICE, cid(1), Wish(expires_at=end))
+    assert await kit.store.get(TTL_QUEUE, (ttl_bucket(end), end, cid(1).binary)) is not None
+    assert (expires(cid(1), end, kit.now).life, expires(cid(1), kit.now, kit.now).life) == (0, 30 * 86_400)
+
+
+async def test_what_an_owner_did_is_not_told_the_next(kit: CatalogKit) -> None:
+    await create_pin(kit.core, BOB, cid(1), Wish())
+    await delete_pin(kit.core, BOB, cid(1))
+    kit.advance(1)
+    state, _ = await create_pin(kit.core, ALICE, cid(1), Wish())
+    kit.advance(1)
+    await update_pin(kit.core, ALICE, cid(1), Wish(name="mine"))
+    told = await read_events(kit.core, cid(1), 9, state.pin.created_at)
+    assert [(row["event"], row["actor"]) for row in told] == [("pinned", "alice"), ("updated", "alice")]
+    assert len(await read_events(kit.core, cid(1), 9)) == 4

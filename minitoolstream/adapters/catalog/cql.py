@@ -171,7 +171,7 @@ class CqlCatalog:
     def _insert(self, table: Table, row: Mapping[str, Any], condition: str, life: int | None) -> tuple[str, list[Any]]:
         text = f"INSERT INTO {self._name(table)} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}){condition}"  # noqa: S608 # nosec B608
         given = list(row.values())
-        return (f"{text} USING TTL ?", [*given, life]) if life else (text, given)
+        return (f"{text} USING TTL ?", [*given, life]) if life is not None else (text, given)
 
     def _update(self, put: Put) -> tuple[str, list[Any]]:
         """Sets change element by element: two that change different ones do not undo each other."""

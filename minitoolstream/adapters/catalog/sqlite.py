@@ -221,7 +221,7 @@ def _put(cursor: Cursor, put: Put) -> None:
         plus, minus = put.plus or {}, put.minus or {}
         there = _sets(cursor, table, tuple(row[name] for name in table.key), sorted({*plus, *minus}))
         row |= {name: (some - minus.get(name, _NONE)) | plus.get(name, _NONE) for name, some in there.items()}
-    life = put.life or table.life
+    life = table.life if put.life is None else put.life
     given = [to_sql(table.types[name], value) for name, value in row.items()]
     given.append(_now() + life * 1000 if life else None)
     names = [*row, _ENDS]

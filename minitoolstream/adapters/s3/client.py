@@ -59,7 +59,7 @@ class S3Payloads:
         headers = {"Range": range_header(first, last)}
         response = await self._requests.send("GET", name, headers=headers, accept=(206,), retry=True)
         if len(response.body) != last - first + 1:
-            raise MtsError("payload_missing", f"the object {name} is shorter than its message")
+            raise MtsError("payload_missing", "the object is shorter than its message")
         return response.body
 
     async def get_whole(self, name: str, size: int) -> bytes:
@@ -77,7 +77,7 @@ class S3Payloads:
         if response.status == 416:  # there is no first byte
             return b"", 0
         size = response.headers.get("content-range", "").rpartition("/")[2]
-        if not size.isdecimal() or len(response.body) != min(most, int(size)):
+        if not xml.is_number(size) or len(response.body) != min(most, int(size)):
             raise unavailable("the object store answered for another range than was asked for")
         return response.body, int(size)
 

@@ -15,7 +15,10 @@ from minitoolstream.domain.errors import unavailable
 from minitoolstream.domain.lifecycle import LifecycleRule
 from minitoolstream.ports import ObjectInfo, StoredPart
 
+_NOT_XML = (ElementTree.ParseError, ValueError, LookupError)
+"""Also encodings that nobody knows."""
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Document:
@@ -28,7 +31,7 @@ class Document:
     def parse(cls, body: bytes) -> Document:
         try:
             return cls(ElementTree.fromstring(body))  # noqa: S314  # nosec B314
-        except ElementTree.ParseError:
+        except _NOT_XML:
             raise unavailable("the object store answered something that is not XML") from None
 
     @property
@@ -61,7 +64,7 @@ def error_code(body: bytes) -> str:
     """S3's code of an error. Never its message: that repeats the signature and what was signed."""
     try:
         document = Document(ElementTree.fromstring(body))  # noqa: S314  # nosec B314
-    except ElementTree.ParseError:
+    except _NOT_XML:
         return ""
     code = document.text("Code") if document.name == "Error" else ""
     return code if _CODE.fullmatch(code) else ""
@@ -73,7 +76,7 @@ def objects(document: Document) -> list[ObjectInfo]:
     return [
         ObjectInfo(
             unquote_plus(entry.text("Key")) if url_encoded else entry.text("Key"),
-            int(entry.text("Size")),
+            _number(entry, "Size"),
             _etag(entry),
         )
         for entry in document.all("Contents")
@@ -88,8 +91,7 @@ def multipart_ids(document: Document, name: str) -> list[str]:
 def parts(document: Document) -> list[StoredPart]:
     """Of a ListPartsResult."""
     return [
-        StoredPart(int(entry.text("PartNumber")), int(entry.text("Size")), _etag(entry))
-        for entry in document.all("Part")
+        StoredPart(_number(entry, "PartNumber"), _number(entry, "Size"), _etag(entry)) for entry in document.all("Part")
     ]
 
 
@@ -111,6 +113,17 @@ def complete_request(stored: Sequence[StoredPart]) -> bytes:
         for part in stored
     )
     return f"<CompleteMultipartUpload>{entries}</CompleteMultipartUpload>".encode()
+
+
+def is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _number(entry: Document, name: str) -> int:
+    text = entry.text(name)
+    if not is_number(text):
+        raise unavailable(f"the object store told no number as {name}")
+    return int(text)
 
 
 def _etag(entry: Document) -> str:
