@@ -14,6 +14,7 @@ from minitoolstream.domain.placement import Peer
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.core import Core
+from minitoolstream.services.follow_subjects import begin_of, copies_of, is_followed
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import COPIED, desired_of, expires, listed, live_peers, look_at
 
@@ -78,15 +79,28 @@ class _Check:
             await self._lists(rows)
         async for rows in _all(self._core, REFS):
             await self._refs(rows)
+        await self._subjects()
         return self.report
+
+    async def _subjects(self) -> None:
+        """In a database that is new, or came back from a backup, nobody has noted them."""
+        after, more = "", True
+        while more:
+            found, more = await self._core.metadata.subjects(after, _PAGE, "")
+            for subject in (row["subject"] for row in found):
+                after = subject
+                if await copies_of(self._core, subject) and not await is_followed(self._core, subject):
+                    await self._tell(
+                        "asks for copies, and is not followed", None, [begin_of(self._core, subject)], subject
+                    )
 
     def _old(self, moment: datetime | None) -> bool:
         return moment is None or self._now - moment > _UNDER_WAY
 
-    async def _tell(self, kind: str, cid: Cid, mend: list[Change], about: str = "") -> None:
+    async def _tell(self, kind: str, cid: Cid | None, mend: list[Change], about: str = "") -> None:
         self.report.findings += 1
         if len(self.report.found) < _MOST:
-            self.report.found.append(Finding(kind, cid.text, about))
+            self.report.found.append(Finding(kind, cid.text if cid else "", about))
         if self._mend and mend:
             await self._core.catalog.write(mend)
             self.report.mended += 1

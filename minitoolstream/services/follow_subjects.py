@@ -40,10 +40,20 @@ def part_of(sequence: int) -> int:
 async def note_subject(core: Core, subject: str, copies: Mapping[str, Any]) -> None:
     """Written before the setting itself: a subject that asks for copies is never forgotten."""
     check_rf(int(copies["rf"]), await live_peers(core), copies.get("zones") or ())
-    key = {"slice": _ALL, "subject": subject, "noted_at": core.wall()}
-    there = await core.catalog.get(SUBJECTS, (_ALL, subject))
-    first = {} if there else {"next_sequence": 1, "first_sequence": 1}
-    await core.catalog.write([Put(SUBJECTS, {**key, **first})])
+    begin = begin_of(core, subject)
+    if await is_followed(core, subject):  # its place stays
+        begin = Put(SUBJECTS, {name: begin.row[name] for name in (*SUBJECTS.key, "noted_at")})
+    await core.catalog.write([begin])
+
+
+async def is_followed(core: Core, subject: str) -> bool:
+    return await core.catalog.get(SUBJECTS, (_ALL, subject)) is not None
+
+
+def begin_of(core: Core, subject: str) -> Put:
+    """The row by which a subject's messages are followed from the first on."""
+    row = {"slice": _ALL, "subject": subject, "noted_at": core.wall(), "next_sequence": 1, "first_sequence": 1}
+    return Put(SUBJECTS, row)
 
 
 async def follow_subjects(core: Core) -> tuple[int, int]:
@@ -83,7 +93,7 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
         if row is None:
             forgotten = True
             return 0, 0
-        copies = await _copies_of(core, subject)
+        copies = await copies_of(core, subject)
         held = await _hold_new(core, row, copies, keep) if copies else 0
         gone = await _let_go_old(core, row, keep, everything=copies is None)
         if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
@@ -95,7 +105,7 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
         await (end_claim if forgotten else give_up_claim)(core, name, holder)
 
 
-async def _copies_of(core: Core, subject: str) -> Copies | None:
+async def copies_of(core: Core, subject: str) -> Copies | None:
     try:
         return (await core.subjects.get(subject)).settings.copies
     except MtsError as error:
@@ -119,7 +129,7 @@ async def _hold_new(core: Core, row: Row, copies: Copies, keep: Keep) -> int:
 
 async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) -> int:
     """Messages whose digests somebody computed; what is wrong, the copy finds out. How many hold their content now."""
-    copies = await _copies_of(core, subject)
+    copies = await copies_of(core, subject)
     held = 0
     for sequence, digest in digests.items() if copies else ():
         extent = await core.metadata.get_message(sequence)

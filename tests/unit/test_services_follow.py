@@ -15,9 +15,10 @@ from minitoolstream.domain.message import Extent, Message
 from minitoolstream.domain.pin import Wish
 from minitoolstream.domain.subject_settings import Autopartitioning, Copies, Quota, Subject, SubjectSettings, Used
 from minitoolstream.ports import ExtentPage
+from minitoolstream.ports.catalog import Delete
 from minitoolstream.services import follow_subjects as followed
 from minitoolstream.services import pin_message
-from minitoolstream.services.check_catalog import check_catalog
+from minitoolstream.services.check_catalog import Finding, check_catalog
 from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.fetch_messages import deliver
@@ -58,6 +59,9 @@ class Stream:
             raise MtsError("unknown_subject", "gone")
         settings = SubjectSettings(*SETTINGS, copies=self.copies)
         return Subject("s", 1, 1, 0, 0, 0, 0, settings, Used(0, 0), [])
+
+    async def subjects(self, _after: str, _limit: int, _prefix: str) -> tuple[list[dict[str, str]], bool]:
+        return [{"subject": "s"}], False
 
     async def get_message(self, sequence: int) -> Extent | None:
         return next((extent for extent in self.extents if extent.sequence == sequence), None)
@@ -376,3 +380,14 @@ async def test_digests_told_before_a_message_is_followed_are_let_go_with_the_sub
     pin = await find_pin(kit.core, cid_of(b"two"))
     assert pin is not None
     assert pin.ended
+
+
+async def test_a_subject_that_a_new_database_does_not_know_is_found_and_followed_again(
+    kit: CatalogKit, stream: Stream
+) -> None:
+    stream.publish(b"one")
+    await kit.store.write([Delete(SUBJECTS, (0, "s"))])
+    assert await follow_subjects(kit.core) == (0, 0)
+    (found,) = (await check_catalog(kit.core, mend=True)).found
+    assert found == Finding("asks for copies, and is not followed", "", "s")
+    assert await follow_subjects(kit.core) == (1, 0)
