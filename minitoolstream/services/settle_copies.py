@@ -206,10 +206,9 @@ class Content:
         return await is_still(self.core, self.pin)
 
     async def _put_back(self, kept: frozenset[str]) -> None:
+        """Marked as before: whoever wants it again has written its row by peer anew, and the next look mends that."""
         if kept:
-            await self.run.writing.write(
-                [Put(PLACEMENTS, self._key, plus={"actual": kept}, minus={"in_progress": kept})]
-            )
+            await self.run.writing.write([Put(PLACEMENTS, self._key, plus={"actual": kept})])
 
     async def _finish(
         self, wanted: frozenset[str], have: frozenset[str], made: frozenset[str], gone: frozenset[str]

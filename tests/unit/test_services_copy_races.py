@@ -91,6 +91,7 @@ async def test_a_pin_made_while_copies_are_about_to_go_keeps_them(kit: CatalogKi
     await run(kit, 90)
     assert await status(kit) == "pinned"
     assert (await placement(kit))["actual"] == holders(kit)
+    await nothing_is_out_of_step(kit)
 
 
 async def test_more_copies_wished_for_while_one_is_about_to_go_keep_it(kit: CatalogKit) -> None:
@@ -105,6 +106,13 @@ async def test_more_copies_wished_for_while_one_is_about_to_go_keep_it(kit: Cata
     assert (counts.removed, store.told.status) == (0, "pinned")
     assert (await run(kit)).copied == 0
     assert holders(kit) == {"eu", "us", "asia"}
+    await nothing_is_out_of_step(kit)
+
+
+async def nothing_is_out_of_step(kit: CatalogKit) -> None:
+    kit.core.catalog = kit.store
+    kit.advance(120)
+    assert (await check_catalog(kit.core, deep=True)).found == []
 
 
 async def test_a_pin_that_nobody_takes_up_goes_as_before(kit: CatalogKit) -> None:
