@@ -46,3 +46,7 @@ def not_found(message: str, **details: Any) -> MtsError:
 def unavailable(message: str, **details: Any) -> MtsError:
     """A part we need does not answer now. The outcome may be unknown; the same request may be sent again."""
     return MtsError("unavailable", message, details)
+
+
+def no_driver() -> MtsError:
+    return MtsError("not_configured", "the driver of Cassandra is not installed: pip install 'minitoolstream[catalog]'")

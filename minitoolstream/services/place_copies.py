@@ -95,13 +95,16 @@ def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset
     return frozenset() if pin.ended else choose_peers(pin.cid.digest, peers, pin.rf, pin.zones, held)
 
 
-def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Change]:
-    """The placement's wish, and the same by peer for those that are new to it. Where it is wanted no more a row is, and
-    a copy may be: the reconciler ends both."""
+def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Put]:
+    """The placement's wish, peer by peer, so that of two who change it at once none undoes the other's; and rows by
+    peer for those that are new to it. Where it is wanted no more a row is, and a copy may be, which the reconciler
+    ends."""
     key = pin.cid.columns
-    marks = {"in_progress": before - desired} if before - desired else None
-    changes: list[Change] = [Put(PLACEMENTS, {**key, "desired": desired, "updated_at": now}, plus=marks)]
-    for peer in sorted(desired - before):
+    fresh, dropped = desired - before, before - desired
+    plus = {name: some for name, some in (("desired", fresh), ("in_progress", dropped)) if some}
+    minus = {"desired": dropped} if dropped else None
+    changes = [Put(PLACEMENTS, {**key, "updated_at": now}, plus=plus, minus=minus)]
+    for peer in sorted(fresh):
         row = {"peer_id": peer, **key, "state": ASSIGNED, "assigned_at": now, "last_seen": now, "retry_count": 0}
         changes.append(Put(BY_PEER, row))
     return changes
@@ -116,7 +119,7 @@ async def followers(
     had = frozenset(placement.get("desired", ()))
     live = await live_peers(core) if peers is None else peers
     desired = desired_of(pin, live, frozenset(placement.get("actual", ())))
-    changes = assigned(pin, had, desired, now) if desired != had else []
+    changes: list[Change] = [*assigned(pin, had, desired, now)] if desired != had else []
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
     return [*changes, *listed(pin), look_again(pin.cid, now)], {**placement, "desired": desired}

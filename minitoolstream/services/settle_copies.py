@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, QUEUE
@@ -115,10 +115,10 @@ class Content:
         self.wanted = desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
         before, missing = self._set("desired"), self.wanted - self._held
         rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
-        placement = rows[0].row if rows and isinstance(rows[0], Put) else self._key
-        marks = missing | (before - self.wanted if rows else _NONE)
-        change = Put(PLACEMENTS, placement, plus={"in_progress": marks} if marks else None)
-        return [change] if rows or marks else [], rows[1:]
+        placement = rows[0] if rows else Put(PLACEMENTS, self._key)
+        if marks := missing | (before - self.wanted if rows else _NONE):
+            placement = replace(placement, plus={**(placement.plus or {}), "in_progress": marks})
+        return [placement] if rows or marks else [], [*rows[1:]]
 
     async def settle(self) -> None:
         """What `begin` told has been written."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from minitoolstream.adapters.catalog.cql_session import no_driver
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, no_driver
 from minitoolstream.stack.get_cassandra import FILES
 from minitoolstream.stack.ports import listens
 from minitoolstream.stack.processes import Launch

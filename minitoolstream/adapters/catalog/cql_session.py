@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.errors import MtsError, no_driver, unavailable
 
 AT_ONCE = 256
 """Statements in flight of one call: more would only wait in the servers."""
@@ -220,10 +220,6 @@ class CqlSession:
         self._prepared.clear()
         if cluster is not None:
             await asyncio.to_thread(cluster.shutdown)
-
-
-def no_driver() -> MtsError:
-    return MtsError("not_configured", "the driver of Cassandra is not installed: pip install 'minitoolstream[catalog]'")
 
 
 class _Inbox:
