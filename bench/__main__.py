@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -89,6 +90,7 @@ SCENARIOS = [name for table in TABLES for name in table.scenarios]
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its servers go with it
     with running_stack(options.workers) as stack:
         bench = Bench(
             generator=generator.build(),
