@@ -93,6 +93,17 @@ async def test_a_connection_that_was_forgotten_meanwhile_is_replaced_before_it_i
         await up.close()
 
 
+async def test_what_was_sent_and_answered_is_let_go_of_at_once(tarantool_server: TarantoolServer) -> None:
+    """Not when the collector comes by: the connector's request and answer hold each other until then."""
+    server = tarantool_server
+    up = Connection(server.address, server.user, server.password, 2.0, NoMetrics())  # type: ignore[arg-type]
+    items: list[object] = []
+    page = await up.call("messages_get", "nosuch", 1, 10, None, False, None)
+    await up.call("upload_commit", items, 60)
+    assert [sys.getrefcount(page), sys.getrefcount(items)] == [2, 2], "the variable here, and the argument"
+    await up.close()
+
+
 def test_a_program_without_logging_hears_of_it_once_by_the_error_alone() -> None:
     call = (
         "import asyncio; from tests.unit.test_tarantool_connection import connection, refusal;"
