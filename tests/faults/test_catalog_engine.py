@@ -29,7 +29,7 @@ from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
-from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, catalog_settings, cid
+from tests.catalog_kit import ALICE, BOB, NOON, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
 from tests.unit.test_services_copy_races import Meanwhile
 
@@ -74,7 +74,7 @@ async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(
     await old.close()
     runners = [store_of(settings), store_of(settings)]
     applied = await asyncio.gather(*(runner.migrate() for runner in runners))
-    assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0"]]
+    assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]]
     kit = catalog_kit(tmp_path, "eu", settings=settings)
     assert (await kit.store.versions())[1] == []
     changed = await update_pin(kit.core, ALICE, cid(1), Wish(name="old"))
@@ -162,7 +162,8 @@ async def test_fewer_copies_wished_for_before_the_first_leave_no_rows_on_cassand
 async def test_what_only_messages_hold_stays_in_their_list_on_cassandra(kit: CatalogKit) -> None:
     held = cid_of(b"held by a message")
     await hold_content(kit.core, held, Reference("message/1", 1, frozenset(), "m/1", None, 17))
-    await delete_pin(kit.core, OPERATOR, held)
+    await create_pin(kit.core, ALICE, held, Wish())
+    await delete_pin(kit.core, ALICE, held)
     assert held in [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 100)).pins]
 
 
