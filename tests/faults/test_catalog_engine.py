@@ -40,8 +40,8 @@ def migrations() -> list[Migration]:
     return read_migrations(bundled("catalog") / "migrations")
 
 
-def store_of(settings: Settings, versions: int = 4) -> CqlCatalog:
-    """A store that knows the first so many versions."""
+def store_of(settings: Settings, versions: int | None = None) -> CqlCatalog:
+    """A store that knows the first so many versions, or all."""
     hosts, keyspace = CqlPlace.hosts_of(settings["catalog.database"])
     place = CqlPlace(hosts, keyspace, "datacenter1", "datacenter1", settings["catalog.replication"])
     return CqlCatalog(place, lambda: migrations()[:versions])

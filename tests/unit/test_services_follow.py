@@ -412,6 +412,7 @@ async def test_messages_that_were_let_go_are_held_again_when_copies_are_asked_fo
     kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch, cut_off: bool
 ) -> None:
     monkeypatch.setattr(followed, "_PAGE", 2)
+    monkeypatch.setattr(followed, "_PART", 3)
     for number in range(6):
         stream.publish(bytes([number]))
     await settle(kit)
@@ -425,6 +426,9 @@ async def test_messages_that_were_let_go_are_held_again_when_copies_are_asked_fo
     await settle(kit)
     await settle(kit)
     assert [len(await actual(kit, bytes([number]))) for number in range(6)] == [2] * 6
+    stream.extents.clear()
+    await settle(kit)
+    assert await kit.store.walk(REFS_BY_SUBJECT, None, 99) == ([], None)
 
 
 async def test_nothing_is_left_of_a_subject_that_is_let_go_in_many_runs(
@@ -475,6 +479,23 @@ async def test_other_copies_are_made_also_of_messages_that_were_followed_before(
     assert await follow_subjects(kit.core) == (0, 0)
 
 
+@pytest.mark.parametrize("writes", range(2, 8))
+async def test_a_follower_that_dies_while_other_copies_are_asked_for_is_gone_on_with(
+    kit: CatalogKit, stream: Stream, writes: int
+) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    stream.copies = Copies(3)
+    kit.core.catalog = Dying(kit.store, writes)
+    with pytest.raises(DiedError):
+        await follow_subjects(kit.core)
+    kit.core.catalog = kit.store
+    kit.advance(70)
+    await settle(kit)
+    await settle(kit)
+    assert len(await actual(kit, b"one")) == 3
+
+
 async def test_messages_that_never_end_keep_no_pin_from_its_copies_and_its_end(
     kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,13 +541,18 @@ async def test_a_duty_of_the_catalog_that_hangs_holds_up_no_other(
     await hanging
 
 
-async def test_many_messages_of_one_content_are_held_and_let_go(kit: CatalogKit, stream: Stream) -> None:
+async def test_many_messages_of_one_content_are_held_and_let_go_without_a_change_in_vain(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(90):
         stream.publish(b"same")
+    put_if = kit.store.put_if
+
+    async def first_time(*given: Any) -> None:
+        assert await put_if(*given) is None
+
+    monkeypatch.setattr(kit.store, "put_if", first_time)
     assert await settle(kit) == (90, 0)
-    row = await kit.store.get(PINS, cid_of(b"same").key)
-    assert row is not None
-    assert row["version"] == 90  # nobody had to try again
     stream.publish(b"another")
     del stream.extents[:90]
     assert await settle(kit) == (1, 90)
