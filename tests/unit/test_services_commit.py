@@ -72,7 +72,10 @@ async def test_one_call_is_in_flight_and_what_arrives_meanwhile_forms_the_next()
     assert [receipt.upload_id for receipt in receipts] == list("abcd")
 
 
-async def test_while_several_are_under_way_at_once_the_first_of_a_call_waits_for_others() -> None:
+async def test_while_several_are_under_way_at_once_the_first_of_a_call_waits_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit_uploads, "_HOLD", 3600.0)
     store = SlowStore()
     store.go_on.set()
     commits = committer(store)
