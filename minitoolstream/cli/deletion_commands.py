@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from minitoolstream.cli.options import confirm_by_name, open_client
+from minitoolstream.cli.options import SequenceType, confirm_by_name, open_client
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import human_size
 from minitoolstream.cli.shapes import shape_of, table, when_text
@@ -15,7 +15,7 @@ from minitoolstream.client import Client, Deletion, DeletionRecord
 
 
 @click.command()
-@click.argument("sequence", type=click.IntRange(1))
+@click.argument("sequence", type=SequenceType(1))
 @click.option("--reason", default="", help="Why; goes on the record.")
 @click.option("--yes", metavar="SEQUENCE", help="The sequence again, instead of being asked for it.")
 @json_option

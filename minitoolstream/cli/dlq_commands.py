@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from minitoolstream.cli.options import START_HELP, confirm_by_name, has_subject, open_client, parse_start
+from minitoolstream.cli.options import START_HELP, SequenceType, confirm_by_name, has_subject, open_client, parse_start
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import human_size
 from minitoolstream.cli.shapes import page_shape, table, when_text
@@ -58,7 +58,7 @@ def _list_text(letters: Sequence[Message]) -> str:
 
 @dlq.command("replay")
 @click.argument("subject")
-@click.argument("sequences", nargs=-1, type=click.IntRange(1), metavar="[SEQUENCE]...")
+@click.argument("sequences", nargs=-1, type=SequenceType(1), metavar="[SEQUENCE]...")
 @json_option
 def dlq_replay(subject: str, sequences: tuple[int, ...], as_json: bool) -> None:
     """Publish dead letters of SUBJECT to it again.

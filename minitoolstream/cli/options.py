@@ -40,6 +40,12 @@ parse_size = _parsed(size)
 """Written as in `mts.yaml`."""
 
 
+class SequenceType(click.IntRange):
+    """A number, which what is wrong with it calls a sequence."""
+
+    name = "sequence"
+
+
 @contextmanager
 def open_client(region: str | None = None) -> Iterator[Client]:
     settings = load_settings()

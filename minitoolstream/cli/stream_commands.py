@@ -13,7 +13,15 @@ from typing import Any
 import click
 
 from minitoolstream.cli.filenames import safe_filename, with_filename
-from minitoolstream.cli.options import START_HELP, has_subject, open_client, parse_headers, parse_start, region_option
+from minitoolstream.cli.options import (
+    START_HELP,
+    SequenceType,
+    has_subject,
+    open_client,
+    parse_headers,
+    parse_start,
+    region_option,
+)
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.progress import ProgressBar
 from minitoolstream.cli.shapes import page_shape, page_text, receipt_text, shape_of
@@ -198,7 +206,7 @@ def fetch(
 
 
 @click.command()
-@click.argument("sequence", type=click.IntRange(0))
+@click.argument("sequence", type=SequenceType(0))
 @click.option("-o", "--output", metavar="FILE|-", help="Where to save the payload; `-` is stdout.")
 @click.option("--force", is_flag=True, help="Without -o: replace the file that has the message's name.")
 @region_option

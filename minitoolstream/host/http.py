@@ -31,6 +31,7 @@ LAST_WRITE_SECONDS = 2.0
 """How long a client may take nothing of what is written to it; the latter when the server stops."""
 KEEP_ALIVE_SECONDS = 75.0
 """The object store keeps its webhook connections for 15 s; who closes first must be the client."""
+_NOTHING = memoryview(b"")
 _NOT_HTTP = b'{"error":{"code":"bad_request","message":"this is not HTTP/1.1 as we understand it","details":{}}}'
 log = logging.getLogger("mts.http")
 
@@ -71,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
         self._reading = True
-        self._unread = memoryview(b"")
+        self._unread = _NOTHING
         self._room: asyncio.Future[None] | None = None
         self._is_full = False
         self._write_timer: asyncio.TimerHandle | None = None
@@ -98,6 +99,8 @@ class HttpConnection(asyncio.Protocol):
         self._ahead.clear()
         if self._current is not None:
             self._current.tell()
+        self._unread = _NOTHING
+        del self._parser  # the two hold each other, and the collector comes by seldom
         self.resume_writing()
 
     def eof_received(self) -> bool:
@@ -121,6 +124,8 @@ class HttpConnection(asyncio.Protocol):
         while self._unread and self._reading and not self.transport.is_closing():
             piece, self._unread = self._unread[:READ_AT_ONCE], self._unread[READ_AT_ONCE:]
             self._parse(piece)
+        if not self._unread or self.transport.is_closing():
+            self._unread = _NOTHING  # the end of a view holds all that it is of, as long as the connection stays
 
     def _parse(self, data: bytes | memoryview) -> None:
         self._is_body = False

@@ -42,6 +42,7 @@ class Wire(asyncio.Transport):
         self.written = b""
         self.closed = asyncio.Event()
         self.ended = asyncio.Event()
+        self._is_lost = False
 
         async def served(incoming: Incoming) -> None:
             try:
@@ -62,9 +63,15 @@ class Wire(asyncio.Transport):
         if not self.closed.is_set():
             self.closed.set()
             self.ended.set()
-            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+            asyncio.get_running_loop().call_soon(self.lose)
 
     abort = close
+
+    def lose(self) -> None:
+        """Whoever closes it, a connection is lost once."""
+        if not self._is_lost:
+            self._is_lost = True
+            self.connection.connection_lost(None)
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -141,7 +148,7 @@ async def _send(wire: Wire, body: Sequence[bytes | Client], *, chunked: bool) ->
         if piece is Client.STAYS:
             return
         if piece is Client.LEAVES:
-            wire.connection.connection_lost(None)
+            wire.lose()
             return
         assert isinstance(piece, bytes)
         if piece and not wire.is_closing():

@@ -18,15 +18,16 @@ from minitoolstream.api.app import run
 from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.upload import Upload
-from minitoolstream.host.functions import load_functions
+from minitoolstream.host.functions import NAMES, load_functions
 from tests.core_kit import CoreKit, core_kit
 
 load_functions()
+FUNCTIONS = {name: sys.modules[f"minitoolstream_function_{name}"] for name in NAMES}  # other tests load others
 TOKEN = "a-token-of-the-tests"
 
 
 def function(name: str) -> Any:
-    return sys.modules[f"minitoolstream_function_{name}"]
+    return FUNCTIONS[name]
 
 
 def authorizer() -> Any:

@@ -157,6 +157,7 @@ def test_ctrl_c_in_the_second_of_three_files_names_the_rest(
         (["fetch", "orders", "--start", "9" * 5000], 2, "is too large"),
         (["publish", "orders", "--data", "x", "--producer-id", "p", "--seqno", "9" * 26], 2, "is too large"),
         (["get", "9" * 26], 2, "is too large"),
+        (["get", "orders"], 2, "'orders' is not a valid sequence"),
         (["get", "7"], 3, "not_found"),
         (["get", "7", "--json", "-o", "-"], 3, "not_found"),
         (["receipt", "nonsense"], 2, "not an upload id"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -315,6 +318,38 @@ async def test_of_thousands_of_requests_sent_at_once_few_are_read_ahead() -> Non
         assert [(await answer_of(reader))[1] for _ in range(10_000)] == [b"/%d" % number for number in range(10_000)]
         writer.write(GET)
         assert (await answer_of(reader))[1] == b"/x"
+
+
+async def test_a_connection_does_not_keep_what_it_has_read() -> None:
+    """It may be idle for a minute."""
+    parsed = b"POST /x HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000)
+    waiting = b"GET /x HTTP/1.1\r\n\r\n" * 10_000
+
+    async with serving(echo) as (made, (reader, writer)):
+        made[0].data_received(parsed)
+        await answer_of(reader)
+        assert sys.getrefcount(parsed) == 2, "the variable here, and the argument"
+        made[0].data_received(waiting)
+        assert sys.getrefcount(waiting) > 2
+        writer.transport.abort()
+        await made[0].lost.wait()
+        assert sys.getrefcount(waiting) == 2
+
+
+async def test_a_connection_that_was_lost_is_forgotten_without_the_collector() -> None:
+    gc.disable()
+    try:
+        async with serving(echo) as (made, (reader, writer)):
+            writer.write(GET)
+            await answer_of(reader)
+            lost, connection = made[0].lost, weakref.ref(made[0])
+            writer.close()
+            await lost.wait()
+            made.clear()
+            await asyncio.sleep(0)  # the loop lets go of its last call
+            assert connection() is None
+    finally:
+        gc.enable()
 
 
 async def test_requests_with_bodies_sent_ahead_are_answered_in_order() -> None:
