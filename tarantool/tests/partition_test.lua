@@ -204,8 +204,8 @@ test:test('a clock that jumps ahead makes no producer, route or idempotency key 
     admin.put('jump', {partitions = 2})
     publish('jump', 'p', '')
     local function keyed()
-        return pack.commit(harness.pack{{subject = 'jump', sizes = {1}, marks = {{index = 0, key = 'k', digest = 'd'}}}},
-            3600)[1]
+        local marks = {{index = 0, key = 'k', digest = 'd'}}
+        return pack.commit(harness.pack{{subject = 'jump', sizes = {1}, marks = marks}}, 3600)[1]
     end
     local first, incarnation = keyed().runs[1][3], subjects.find('jump')[schema.subject.incarnation]
     local time = fiber.time
