@@ -24,6 +24,14 @@ local function check_from(ack, stands_at, from, partition)
     end
 end
 
+-- What lies before the position it was read from was read before that moved: acked already, or passed over by a seek.
+local function check_behind(sequence, from, partition)
+    if sequence <= from then
+        errors.refuse('bad_request', 'a transaction acks what was read behind `from`',
+            {sequence = sequence, from = from, partition = partition})
+    end
+end
+
 -- How each kind is applied: {subject, durable} and its own fields.
 local APPLY = {}
 
@@ -32,6 +40,7 @@ local APPLY = {}
 function APPLY.position(ack)
     local row = durables.need(ack.subject, ack.durable, 'ordered')
     check_from(ack, row[C.last_sequence], ack.from)
+    check_behind(ack.sequence, ack.from)
     if ack.fence ~= durables.fence(row) then
         refuse_moved(ack, row[C.last_sequence], ack.from)
     end
@@ -44,6 +53,7 @@ function APPLY.partitions(ack)
     for _, one in ipairs(ack.partitions) do
         if one.from ~= nil then
             check_from(ack, position.of_partition(row, ahead, one.partition), one.from, one.partition)
+            check_behind(one.sequence, one.from, one.partition)
         end
         table.insert(acks, {one.partition, one.fence, one.sequence})
     end

@@ -15,7 +15,7 @@ local transactions = require('mts.transaction')
 local GRACE = harness.TIMES.put_grace
 local later = harness.hold_clock()
 local test = tap.test('acks in transactions')
-test:plan(11)
+test:plan(12)
 
 local function begin()
     return transactions.begin(600).transaction_id
@@ -93,6 +93,25 @@ test:test('a durable that was moved and moved back, or made again, is not acked 
     end
 end)
 
+test:test('what lies before the position is not acked once more', function(t)
+    t:plan(4)
+    local first = harness.publish('behind', 3)
+    consumer.put('behind', 'd', {start = first})
+    consumer.ack('behind', 'd', first + 1)
+    local id = begin()
+    for _, sequence in ipairs{first, first + 1} do
+        t:is(harness.refusal(acks.add, id, 'behind', 'd', {sequence = sequence, from = first + 1}), 'bad_request',
+            'its output was published when it was acked')
+    end
+    local reader = session.join('behind', 'd', 'a', 60)
+    local share = {partition = 0, fence = reader.partitions[1].fence, sequence = first + 1, from = first + 1}
+    local ack = {session_id = 'a', epoch = reader.epoch, partitions = {share}}
+    t:is(harness.refusal(acks.add, id, 'behind', 'd', ack), 'bad_request', 'nor by a session')
+    share.sequence = first + 2
+    acks.add(id, 'behind', 'd', ack)
+    t:is(commit(id).state, 'committed', 'what lies behind it is')
+end)
+
 test:test('of two who read from the same position one is counted', function(t)
     t:plan(7)
     local first = harness.publish('race', 3)
@@ -112,8 +131,9 @@ test:test('of two who read from the same position one is counted', function(t)
     t:is(harness.refusal(acks.add, begin(), 'race', 'd', {sequence = first + 2, from = first}), 'transaction_conflict',
         'who comes later learns it at once')
     local third = begin()
-    acks.add(third, 'race', 'd', {sequence = first + 2, from = first + 2})
-    t:is(harness.refusal(acks.add, third, 'race', 'd', {sequence = first + 2, from = first}), 'transaction_conflict',
+    harness.publish('race', 1)
+    acks.add(third, 'race', 'd', {sequence = first + 3, from = first + 2})
+    t:is(harness.refusal(acks.add, third, 'race', 'd', {sequence = first + 3, from = first}), 'transaction_conflict',
         'acks of one transaction fit together')
 end)
 
