@@ -162,7 +162,7 @@ class Sharers(_Readers):
             with self._lock:
                 self.order.setdefault(partition, []).extend(sequences)
         elif done is not None:
-            assert done.code in {"partition_lost", "unknown_session", "session_fenced"}
+            assert done.code in {"partition_lost", "position_moved", "unknown_session", "session_fenced"}
 
 
 class EventReader(Threads):
