@@ -31,7 +31,7 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 @dataclass(slots=True)
 class HttpResponse:
-    """A whole answer; names of headers are lower-case. `resent`: a connection that broke may have carried the request."""
+    """A whole answer; names of headers are lower-case. `resent`: the request may have been carried before."""
 
     status: int
     headers: dict[str, str]
