@@ -176,6 +176,10 @@ class Ledger:
         while self._open and self._open[0].sequence <= self.acked:
             self._open.popleft()
 
+    def in_hand_before(self, sequence: int) -> bool:
+        """Whether something that was read before it is being handled."""
+        return any(entry.sequence < sequence and entry.stage is Stage.HANDED for entry in self._open)
+
     def done_up_to(self, sequence: int) -> None:
         """An ack is cumulative: what was handed out before it is done too."""
         for entry in self._open:

@@ -83,6 +83,9 @@ class Feed:
     async def close(self) -> None:
         """Give back what was not handled, leave."""
 
+    def check_alone(self, entry: Entry) -> None:
+        """Raises when an ack of it in a transaction would ack what other handlers have in hand."""
+
     async def ack_body(self, entry: Entry) -> dict[str, Any]:
         """What a transaction's ack of this message and, when ordered, of all before it says to the host."""
         raise NotImplementedError
@@ -194,6 +197,14 @@ class OrderedFeed(Feed):
                 self._moved()
             return
         ledger.confirm(position)
+
+    def check_alone(self, entry: Entry) -> None:
+        if self._ledger.in_hand_before(entry.sequence):
+            raise bad_request(
+                f"an ack of message {entry.sequence} in a transaction would ack earlier ones that other handlers have "
+                "in hand: subscribe with a session, whose acks are of one partition, or with concurrency=1",
+                field="session",
+            )
 
     async def ack_body(self, entry: Entry) -> dict[str, Any]:
         if entry.loss:

@@ -157,6 +157,8 @@ class AsyncTransaction:
         Raises `position_moved`, `lease_lost` or `partition_lost` when it is not this reader's to ack any more.
         """
         entry, intake = delivery._entry, delivery._intake
+        if delivery._lane:
+            intake.feed.check_alone(entry)
         calls = ConsumerCalls(self._transport, entry.message.subject)
         await intake.flush()  # what was done before would otherwise move the position while the transaction runs
         await calls.ack(intake.feed.durable, await intake.feed.ack_body(entry), self.transaction_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from minitoolstream.client import AsyncClient, Client, Item, MtsError
+from minitoolstream.client import AsyncClient, AsyncDelivery, Client, Item, MtsError
 from minitoolstream.net.http1 import HttpResponse
 from tests.unit.fake_delivery import DeliveryHost
 from tests.unit.fake_host import HOSTS, TOKEN, _error, _json, api_error, break_after
@@ -174,6 +174,32 @@ async def test_a_seek_while_the_ack_is_on_its_way_is_seen_too() -> None:
                 await tx.ack(delivery)
     assert caught.value.code == "position_moved"
     assert host.ended == ["abort"]
+
+
+async def test_a_handler_does_not_ack_in_its_transaction_what_another_has_in_hand() -> None:
+    host = TransactionHost()
+    client = host.client()
+    await client.publish_batch("orders", [Item(str(n), headers={"partition": str(n % 2)}) for n in range(2)])
+    second_done = asyncio.Event()
+    refused: list[str] = []
+
+    async def handle(delivery: AsyncDelivery) -> None:
+        if delivery.sequence == 1:
+            await second_done.wait()
+        try:
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+        except MtsError as error:
+            refused.append(error.code)
+            raise
+        finally:
+            second_done.set()
+
+    with pytest.raises(MtsError, match="handler_failed|message 2"):
+        await client.subscribe("orders", durable="d", idle=0).run(handle, concurrency=2)
+    assert refused == ["bad_request"]
+    assert host.ended == ["abort", "commit"]
+    assert host.durables["d"].position == 1
 
 
 async def test_an_ordered_reader_does_not_go_on_over_a_message_whose_transaction_failed() -> None:
