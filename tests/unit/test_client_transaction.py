@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from minitoolstream.client import AsyncClient, AsyncDelivery, Client, Item, MtsError
+from minitoolstream.client._feeds import OrderedFeed
 from minitoolstream.net.http1 import HttpResponse
 from tests.unit.fake_delivery import DeliveryHost
 from tests.unit.fake_host import HOSTS, TOKEN, _error, _json, api_error, break_after
@@ -165,7 +167,8 @@ async def test_a_seek_while_the_ack_is_on_its_way_is_seen_too() -> None:
         delivery = await anext(orders)
 
         def sought(act: Callable[[], HttpResponse]) -> HttpResponse:
-            orders._intake.feed._moved()  # type: ignore[attr-defined]
+            assert isinstance(orders._intake.feed, OrderedFeed)
+            orders._intake.feed._moved()
             return act()
 
         host.once("/ack", sought)
@@ -174,6 +177,31 @@ async def test_a_seek_while_the_ack_is_on_its_way_is_seen_too() -> None:
                 await tx.ack(delivery)
     assert caught.value.code == "position_moved"
     assert host.ended == ["abort"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_after_a_seek_during_the_commit_the_reader_goes_on_from_there(counts: bool) -> None:
+    host, client = await filled(2)
+    async with client.subscribe("orders", durable="d", ack="manual") as orders:
+        feed = orders._intake.feed
+        assert isinstance(feed, OrderedFeed)
+
+        def sought(act: Callable[[], HttpResponse]) -> HttpResponse:
+            answered = act() if counts else _error(409, "transaction_conflict")
+            host.durables["d"].move(0)
+            feed._moved()
+            return answered
+
+        delivery = await anext(orders)
+        host.once("/commit", sought)
+        with contextlib.nullcontext() if counts else pytest.raises(MtsError, match="transaction_conflict"):
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+        assert feed._ledger.acked == 0, "what is read next was not acked"
+        again = [await anext(orders) for _ in range(2)]
+        assert [one.sequence for one in again] == [1, 2]
+        await again[1].ack()
+    assert host.durables["d"].position == 2
 
 
 async def test_a_handler_does_not_ack_in_its_transaction_what_another_has_in_hand() -> None:
