@@ -68,7 +68,9 @@ class _Consumers:
 
 
 class ConsumerCalls:
-    """Calls about the durables of one subject. All may be repeated: acks count once."""
+    """Calls about the durables of one subject. All may be repeated, and are. A lease knows nothing of messages that
+    were acked or given back: a repeated call about them is refused as `lease_lost`, with the detail `resent`.
+    """
 
     def __init__(self, transport: Transport, subject: str) -> None:
         self._transport = transport

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from minitoolstream.client._codec import decode
 from minitoolstream.client._download import Download
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 class BaseDelivery:
     """What both kinds of deliveries tell about their message."""
 
-    __slots__ = ("_entry", "_intake", "_lane", "_payload")
+    __slots__ = ("__weakref__", "_entry", "_intake", "_lane", "_payload")
 
     def __init__(self, entry: Entry, intake: Intake, *, lane: bool = False) -> None:
         self._entry = entry
+        entry.holder = ref(self)
         self._payload = entry.take_payload()
         self._intake = intake
         self._lane = lane
@@ -95,7 +97,9 @@ class AsyncDelivery(BaseDelivery):
     async def ack(self) -> None:
         """Handled; the host knows when this returns. Of an ordered reader, so is all it was given before.
 
-        Raises `lease_lost` or `partition_lost` when the message is another reader's now.
+        Raises `lease_lost` or `partition_lost` when the message is another reader's now, `position_moved` when the
+        durable was moved; of a lease, `outcome_unknown` when the host got the ack, its answer was lost, and asked
+        again the host does not know the lease any more.
         """
         await self._intake.ack([self._entry], lane=self._lane)
 

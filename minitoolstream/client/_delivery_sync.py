@@ -51,7 +51,7 @@ class Delivery(BaseDelivery):
     def ack(self) -> None:
         """Handled; the host knows when this returns. Of an ordered reader, so is all it was given before.
 
-        Raises `lease_lost` or `partition_lost` when the message is another reader's now.
+        Raises as `AsyncDelivery.ack`.
         """
         self._thread.run(self._intake.ack([self._entry], lane=self._lane))
 

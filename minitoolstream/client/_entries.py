@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
+from weakref import ReferenceType
 
 from minitoolstream.client._types import Message
 from minitoolstream.domain.errors import MtsError
@@ -101,7 +102,7 @@ def _look(task: asyncio.Task[Any]) -> None:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One message; `ticket` is what its ack has to show: a lease's id, or the fence of its partition.
+    """One message; `ticket` is what its ack has to show: a lease's id, or the fence of its durable or partition.
 
     Whoever gets the message takes its `payload`: entries live until the host knows of their acks, and must be small.
     """
@@ -111,6 +112,10 @@ class Entry:
     deliveries: int = 1
     stage: Stage = Stage.WAITING
     loss: MtsError | None = None
+    unsure: bool = False
+    """An ack of it was sent, and may have counted."""
+    holder: ReferenceType[object] | None = None
+    """The delivery that was made of it."""
     payload: Payload = field(default_factory=Payload)
     cost: int = 0
 
@@ -170,6 +175,10 @@ class Ledger:
         self.acked = max(self.acked, position)
         while self._open and self._open[0].sequence <= self.acked:
             self._open.popleft()
+
+    def in_hand_before(self, sequence: int) -> bool:
+        """Whether something that was read before it is being handled."""
+        return any(entry.sequence < sequence and entry.stage is Stage.HANDED for entry in self._open)
 
     def done_up_to(self, sequence: int) -> None:
         """An ack is cumulative: what was handed out before it is done too."""

@@ -51,9 +51,9 @@ class SessionFeed(Feed):
         now = {given.partition: given for given in partitions}
         for partition, ledger in list(self._ledgers.items()):
             if partition not in now or now[partition].fence != ledger.fence:
-                _log.info("partition %d of %s is another reader's now", partition, self.durable)
-                message = f"partition {partition} is another reader's now; what was not acked comes to it again"
-                ledger.lose(MtsError("partition_lost", message, {"partition": partition}))
+                loss = _moved(partition) if partition in now else _lost(partition)
+                _log.info("%s: %s", self.durable, loss.message)
+                ledger.lose(loss)
                 del self._ledgers[partition]
                 self._changed.set()
         for partition, given in now.items():
@@ -140,7 +140,7 @@ class SessionFeed(Feed):
             try:
                 await self._calls.ack(self.durable, body)
             except MtsError as error:
-                if error.code == "partition_lost":
+                if error.code in ("partition_lost", "position_moved"):
                     await self.keep()  # tells which: they are dropped, the others acked again
                     if all(self._ledgers.get(partition) is ledger for partition, ledger, _ in acks):
                         raise
@@ -182,3 +182,13 @@ class SessionFeed(Feed):
             ledger.done_up_to(entry.sequence)
             entry.stage = Stage.DONE
             ledger.confirm(entry.sequence)
+
+
+def _lost(partition: int) -> MtsError:
+    message = f"partition {partition} is another reader's now; what was not acked comes to it again"
+    return MtsError("partition_lost", message, {"partition": partition})
+
+
+def _moved(partition: int) -> MtsError:
+    message = f"partition {partition} was moved by a seek, or was another reader's meanwhile: read it from there again"
+    return MtsError("position_moved", message, {"partition": partition})

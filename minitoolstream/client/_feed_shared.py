@@ -50,8 +50,8 @@ class SharedFeed(Feed):
             await self._each(lease_id, done, self._ack, forget=True)
 
     async def nack(self, entries: Sequence[Entry], delay: float, *, untried: bool = False) -> None:
-        async def give_back(lease_id: str, sequences: Sequence[int]) -> None:
-            await self._calls.nack(self.durable, lease_id, sequences, delay, untried=untried)
+        async def give_back(lease_id: str, given: Sequence[Entry]) -> None:
+            await self._calls.nack(self.durable, lease_id, _sequences(given), delay, untried=untried)
 
         for lease_id, given in self._by_lease(entries).items():
             for entry in given:
@@ -62,8 +62,18 @@ class SharedFeed(Feed):
         return 0 < self._max_deliver <= entry.deliveries
 
     async def keep(self) -> None:
+        if self.by_hand:
+            self._drop_unheld()
         for lease_id, held in self._by_lease(entry for entry in self._entries() if not entry.settled).items():
             await self._each(lease_id, held, self._extend, forget=False)
+
+    def _drop_unheld(self) -> None:
+        """Messages that nobody can ack any more come again when their leases end."""
+        for entry in self._entries():
+            if entry.stage is Stage.HANDED and entry.holder is not None and entry.holder() is None:
+                _log.warning("message %d of %s was neither acked nor given back", entry.sequence, self.durable)
+                entry.lose(MtsError("lease_lost", f"message {entry.sequence} was neither acked nor given back"))
+                self._forget(str(entry.ticket), [entry])
 
     async def close(self) -> None:
         entries = self._entries()
@@ -79,24 +89,33 @@ class SharedFeed(Feed):
         entry.stage = Stage.DONE
         self._forget(str(entry.ticket), [entry])
 
-    async def _ack(self, lease_id: str, sequences: Sequence[int]) -> None:
-        body = {"lease_id": lease_id, "sequences": [wire_number(sequence) for sequence in sequences]}
-        await self._calls.ack(self.durable, body)
+    async def _ack(self, lease_id: str, entries: Sequence[Entry]) -> None:
+        body = {"lease_id": lease_id, "sequences": [wire_number(sequence) for sequence in _sequences(entries)]}
+        sure = [entry for entry in entries if not entry.unsure]
+        for entry in sure:
+            entry.unsure = True
+        try:
+            await self._calls.ack(self.durable, body)
+        except MtsError as error:
+            if error.code == "lease_lost" and "resent" not in error.details:
+                for entry in sure:
+                    entry.unsure = False
+            raise
 
-    async def _extend(self, lease_id: str, sequences: Sequence[int]) -> None:
-        await self._calls.extend(self.durable, lease_id, self._seconds, sequences)
+    async def _extend(self, lease_id: str, entries: Sequence[Entry]) -> None:
+        await self._calls.extend(self.durable, lease_id, self._seconds, _sequences(entries))
 
     async def _each(
         self,
         lease_id: str,
         entries: Sequence[Entry],
-        call: Callable[[str, Sequence[int]], Awaitable[None]],
+        call: Callable[[str, Sequence[Entry]], Awaitable[None]],
         *,
         forget: bool,
     ) -> None:
         """One call for all; since it is all or nothing, halves of it until the ones that are lost are found."""
         try:
-            await call(lease_id, [entry.sequence for entry in entries])
+            await call(lease_id, entries)
             if forget:
                 self._forget(lease_id, entries)
         except MtsError as error:
@@ -108,8 +127,10 @@ class SharedFeed(Feed):
                 await self._each(lease_id, entries[half:], call, forget=forget)
                 return
             (lost,) = entries
+            if not forget and lost.settled:
+                return  # it was acked while its lease was being extended
             _log.warning("the lease of message %d of %s has ended: %s", lost.sequence, self.durable, error.message)
-            lost.stage, lost.loss = Stage.LOST, error
+            lost.lose(_unknown(lost, error) if lost.unsure else error)
             self._forget(lease_id, entries)
 
     def _entries(self) -> list[Entry]:
@@ -128,3 +149,13 @@ class SharedFeed(Feed):
             leased.pop(entry.sequence, None)
         if not leased:
             self._leased.pop(lease_id, None)
+
+
+def _sequences(entries: Iterable[Entry]) -> list[int]:
+    return [entry.sequence for entry in entries]
+
+
+def _unknown(entry: Entry, error: MtsError) -> MtsError:
+    """An ack whose answer was lost has ended the lease as well as another reader may have."""
+    message = f"an ack of message {entry.sequence} went unanswered and its lease has ended: it may have counted"
+    return MtsError("outcome_unknown", message, error.details)

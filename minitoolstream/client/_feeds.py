@@ -41,6 +41,8 @@ class Feed:
 
     packs = True
     """Whether there is memory for whole packs."""
+    by_hand = False
+    """Whether acks are the reader's, who can give none when its delivery is gone."""
     whole = False
     """Whether to ask for them: with a backlog they are much faster, at its end single messages come sooner."""
 
@@ -80,6 +82,9 @@ class Feed:
 
     async def close(self) -> None:
         """Give back what was not handled, leave."""
+
+    def check_alone(self, entry: Entry) -> None:
+        """Raises when an ack of it in a transaction would ack what other handlers have in hand."""
 
     async def ack_body(self, entry: Entry) -> dict[str, Any]:
         """What a transaction's ack of this message and, when ordered, of all before it says to the host."""
@@ -152,6 +157,7 @@ class OrderedFeed(Feed):
             self._begin(page)
         entries = [entry for entry in page.entries if self._next is None or entry.sequence >= self._next]
         for entry in entries:
+            entry.ticket = page.fence
             self._ledger.add(entry)
         if self._filtered:
             self._ledger.pass_over(page.next_sequence - 1)
@@ -192,11 +198,23 @@ class OrderedFeed(Feed):
             return
         ledger.confirm(position)
 
+    def check_alone(self, entry: Entry) -> None:
+        if self._ledger.in_hand_before(entry.sequence):
+            raise bad_request(
+                f"an ack of message {entry.sequence} in a transaction would ack earlier ones that other handlers have "
+                "in hand: subscribe with a session, whose acks are of one partition, or with concurrency=1",
+                field="session",
+            )
+
     async def ack_body(self, entry: Entry) -> dict[str, Any]:
-        shown = {} if self._fence is None else {"fence": self._fence}
+        if entry.loss:
+            raise entry.loss
+        shown = {} if entry.ticket is None else {"fence": entry.ticket}
         return {"sequence": wire_number(entry.sequence), "from": wire_number(self._ledger.acked), **shown}
 
     def acked(self, entry: Entry) -> None:
+        if entry.loss:
+            return  # moved since: the ledger is of what was read after that
         self._ledger.done_up_to(entry.sequence)
         entry.stage = Stage.DONE
         self._ledger.confirm(entry.sequence)

@@ -164,6 +164,8 @@ class Intake:
 
     async def undone(self, entry: Entry) -> None:
         """The transaction that acked it came to nothing: it must come again, and nothing may be acked over it."""
+        if entry.loss:
+            return  # it does, to whoever has its lease or partition, or from where the durable was moved to
         try:
             await self.feed.nack([entry], 0)
         except MtsError as error:

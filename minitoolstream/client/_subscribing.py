@@ -73,6 +73,7 @@ class Subscribing:
         self.check()
         messages = self.prefetch or (_PREFETCH if self.ordered else _PREFETCH_SHARED)
         feed = self._feed(reader)
+        feed.by_hand = not self.auto
         feed.packs = self.prefetch_bytes >= _PACKS_FROM
         return Intake(reader, feed, Limits(messages, self.prefetch_bytes, self.idle), call_soon)
 

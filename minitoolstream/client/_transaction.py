@@ -152,11 +152,18 @@ class AsyncTransaction:
         return await publish_items(self._transport, subject, map(to_item, items), self.transaction_id)
 
     async def ack(self, delivery: BaseDelivery) -> None:
-        """Ack a message of a durable, at the end; of an ordered reader, all that it was given before too."""
+        """Ack a message of a durable, at the end; of an ordered reader, all that it was given before too.
+
+        Raises `position_moved`, `lease_lost` or `partition_lost` when it is not this reader's to ack any more.
+        """
         entry, intake = delivery._entry, delivery._intake
+        if delivery._lane:
+            intake.feed.check_alone(entry)
         calls = ConsumerCalls(self._transport, entry.message.subject)
         await intake.flush()  # what was done before would otherwise move the position while the transaction runs
         await calls.ack(intake.feed.durable, await intake.feed.ack_body(entry), self.transaction_id)
+        if entry.loss:  # while the ack was on its way
+            raise entry.loss
         entry.stage = Stage.IN_TRANSACTION
         self._acked.append((entry, intake))
 

@@ -66,5 +66,8 @@ class Transaction:
         return self._thread.run(self._transaction.publish_batch(subject, items))
 
     def ack(self, delivery: Delivery) -> None:
-        """Ack a message of a durable, at the end; of an ordered reader, all that it was given before too."""
+        """Ack a message of a durable, at the end; of an ordered reader, all that it was given before too.
+
+        Raises `position_moved`, `lease_lost` or `partition_lost` when it is not this reader's to ack any more.
+        """
         self._thread.run(self._transaction.ack(delivery))

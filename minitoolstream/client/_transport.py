@@ -28,6 +28,7 @@ _CODE_OF_STATUS = {
     503: "unavailable",
     504: "timeout",
 }
+_MAY_HAVE_TAKEN_EFFECT = (502, 503, 504)
 
 
 class Transport:
@@ -103,12 +104,15 @@ class Transport:
         timeout: float | None = None,
         waits: bool = False,
     ) -> HttpResponse:
-        """The answer, 2xx; anything else is an MtsError after the retries it deserves."""
+        """The answer, 2xx; anything else is an MtsError after the retries it deserves. Its details say `resent` when
+        the same was sent before and may have taken effect then.
+        """
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
         sent_headers = {**self._authorization, **(headers or {})}
         backoff = self.retry.start()
         failures = 0
+        resent = False
         while True:
             index = self._current
             pause = 0.0
@@ -123,10 +127,14 @@ class Transport:
                 )
             except HttpError as problem:
                 error = self._no_answer(problem, repeatable)
+                resent = resent or problem.sent
             else:
                 if response.status < 400:
                     return response
                 error = error_of(response)
+                if resent or response.resent:
+                    error.details["resent"] = True
+                resent = resent or response.status in _MAY_HAVE_TAKEN_EFFECT
                 # A 503 may have taken effect, a 429 has not.
                 error.retryable = error.retryable and (repeatable or response.status == 429)
                 pause = float(error.details.get("retry_after", 0))

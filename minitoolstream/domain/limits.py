@@ -17,6 +17,7 @@ MAX_ANSWER_BYTES = 6 * MIB - 16 * KIB
 """Of a Lambda, as JSON, with room for the headers."""
 
 MAX_SUBJECT_LENGTH = 240
+"""Before the `.dlq` of a dead-letter subject."""
 MAX_DURABLE_LENGTH = 255
 MAX_PRODUCER_ID_LENGTH = 2_048
 MAX_GROUP_LENGTH = 2_048

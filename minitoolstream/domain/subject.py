@@ -9,7 +9,9 @@ from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.keys import PACK_PREFIX, PAYLOAD_PREFIX
 from minitoolstream.domain.limits import MAX_SUBJECT_LENGTH
 
-SUBJECT_PATTERN = f"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_SUBJECT_LENGTH - 1}}}"
+DEAD_LETTERS = ".dlq"
+"""How the name of a dead-letter subject ends: every subject has one."""
+SUBJECT_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_SUBJECT_LENGTH - 1}}}(\{DEAD_LETTERS})?"
 UPLOAD_ID_PATTERN = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"{SUBJECT_PATTERN}\Z")
 UPLOAD_ID = re.compile(rf"{UPLOAD_ID_PATTERN}\Z")

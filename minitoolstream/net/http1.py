@@ -31,11 +31,12 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 @dataclass(slots=True)
 class HttpResponse:
-    """A whole answer; names of headers are lower-case."""
+    """A whole answer; names of headers are lower-case. `resent`: the request may have been carried before."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    resent: bool = False
 
 
 class Options(TypedDict, total=False):
@@ -85,15 +86,15 @@ class HttpClient:
 
     async def request(self, method: str, url: str, **options: Unpack[Options]) -> HttpResponse:
         """The whole answer."""
-        pool, connection = await self._exchange(method, url, streaming=False, **options)
-        answer = HttpResponse(connection.status, connection.headers, connection.take_body())
+        pool, connection, resent = await self._exchange(method, url, streaming=False, **options)
+        answer = HttpResponse(connection.status, connection.headers, connection.take_body(), resent)
         pool.release(connection)
         return answer
 
     @asynccontextmanager
     async def stream(self, method: str, url: str, **options: Unpack[Options]) -> AsyncIterator[StreamedResponse]:
         """As `request`, but the body is read with `chunks()`. Leaving early closes the connection."""
-        pool, connection = await self._exchange(method, url, streaming=True, **options)
+        pool, connection, _ = await self._exchange(method, url, streaming=True, **options)
         try:
             yield StreamedResponse(connection)
         finally:
@@ -116,7 +117,7 @@ class HttpClient:
         content_length: int | None = None,
         timeout: float | None = None,
         retry_stale: bool | None = None,
-    ) -> tuple[Pool, Connection]:
+    ) -> tuple[Pool, Connection, bool]:
         size = _size(body, content_length)
         pool, target = self._locate(url)
         head = _head(method, target, pool.host_header, headers, size)
@@ -125,6 +126,7 @@ class HttpClient:
         repeatable = idempotent and not isinstance(body, AsyncIterable)
         self._check_open()
         connection = await pool.acquire(timeout)
+        resent = False
         while True:
             try:
                 self._check_open()
@@ -137,7 +139,8 @@ class HttpClient:
                         raise type(error)(f"{pool.name}: {error}", sent=error.sent) from None
                     raise
             else:
-                return pool, connection
+                return pool, connection, resent
+            resent = True
             try:
                 connection = await pool.replace(connection)
             except HttpError as error:

@@ -7,6 +7,7 @@ local fiber = require('fiber')
 local object = require('mts.object')
 local outcome = require('mts.upload_outcome')
 local producer = require('mts.producer')
+local quarantine = require('mts.quarantine')
 local schema = require('mts.schema')
 local system = require('clock')
 local txn = require('mts.txn')
@@ -59,6 +60,7 @@ local function messages(walk, job)
             walk.left = walk.left + 1 -- of a newer incarnation
         else
             box.space.message:delete(row[F.sequence])
+            quarantine.moved(row, {})
             if row[F.unverified] ~= true then
                 local name = row[F.object_name]
                 rows_of[name] = (rows_of[name] or 0) + 1

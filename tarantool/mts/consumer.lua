@@ -175,12 +175,42 @@ function M.list(subject, after, limit)
     end)
 end
 
+local looked_upto = {'', ''} -- how far durables were looked through for deleted ones; nil: none can be left
+
 function M.delete(subject, durable)
     txn.run(function()
         durables.mark_deleted(durables.need(subject, durable))
     end)
+    looked_upto = {'', ''}
     clear_stale(subject, durable)
     return true
+end
+
+-- Clear away up to `limit` rows of durables whose deletion did not come to its end, as in a crash. Looks at as many
+-- durables a call, and at none when all were looked at since the last deletion. Returns how many rows went.
+function M.clear_deleted(limit)
+    local from, upto = looked_upto, nil
+    if from == nil then
+        return 0
+    end
+    limit = math.min(limit, schema.PER_TRANSACTION)
+    local cleared = txn.run(function()
+        local rows, left = box.space.consumers:select(from, {iterator = 'GT', limit = limit}), limit
+        upto = from
+        for _, row in ipairs(rows) do
+            left = left - (durables.is_deleted(row) and M.remove_some(row, left) or 0)
+            if left == 0 then
+                return limit
+            end
+            upto = durables.key(row)
+        end
+        upto = #rows == limit and upto or nil
+        return limit - left
+    end)
+    if looked_upto == from then -- none was deleted meanwhile
+        looked_upto = upto
+    end
+    return cleared
 end
 
 -- Everything up to `sequence` is read, inside a transaction. `fence`: of the page that was read, if it is shown.

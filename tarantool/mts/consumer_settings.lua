@@ -26,9 +26,9 @@ function M.dead_letter_subject(subject)
     return not is_dead_letter_subject(subject) and subject .. DEAD_LETTERS or nil
 end
 
--- The subject that a dead-letter subject is named after.
+-- The subject that a dead-letter subject is named after; nil for any other.
 function M.origin(subject)
-    return subject:sub(1, -#DEAD_LETTERS - 1)
+    return is_dead_letter_subject(subject) and subject:sub(1, -#DEAD_LETTERS - 1) or nil
 end
 
 local function check(name, value, fits, says)

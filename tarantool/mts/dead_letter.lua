@@ -24,13 +24,22 @@ local function digits(number)
     return tostring(number):match('%d+')
 end
 
--- Append to `subject` what a row points at, by reference. Inside a transaction that read the live row. Whatever key the
--- message was published with is not kept, so it takes its turn among the partitions.
-local function append(effects, subject, row, headers, content_type)
+-- The active partition that is named, or the one whose turn it is: the key of a message is not kept.
+local function lane_of(subject_row, named)
+    local number = type(named) == 'string' and named:match('^%d+$') and tonumber(named)
+    if number and partition.lanes(subject_row).is_active[number] then
+        return number
+    end
+    return partition.lane_for(subject_row, {})
+end
+
+-- Append to `subject` what a row points at, by reference, to the partition `named` while that takes messages. Inside a
+-- transaction that read the live row.
+local function append(effects, subject, row, headers, content_type, named)
     if row[F.unverified] ~= true then
         object.retain(row[F.object_name])
     end
-    return commit.append(effects, subject, partition.lane_for(subjects.ensure(subject), {}), {
+    return commit.append(effects, subject, lane_of(subjects.ensure(subject), named), {
         headers = schema.map(headers), object_name = row[F.object_name],
         count = row[F.count], size = row[F.size], byte_from = schema.present(row[F.byte_from]),
         sizes = schema.present(row[F.sizes]), own = row[F.count] > 1 and schema.present(row[F.own]) or nil,
@@ -158,7 +167,8 @@ local function origin_of(row, headers)
     return subjects.is_name(named) and named or settings.origin(row[F.subject])
 end
 
--- Back where it came from, as a new message without the headers that were added.
+-- Back where it came from, as a new message without the headers that were added. In its partition it is again among
+-- those of its key.
 local function replay(effects, row)
     local shared, content_type = row[F.headers], schema.present(row[F.content_type])
     if row[F.count] == 1 then
@@ -170,7 +180,7 @@ local function replay(effects, row)
             headers[name] = value
         end
     end
-    append(effects, origin_of(row, shared), row, headers, content_type)
+    append(effects, origin_of(row, shared), row, headers, content_type, shared[PREFIX .. 'partition'])
     message.remove(row, 'replayed')
 end
 

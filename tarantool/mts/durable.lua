@@ -28,7 +28,7 @@ end
 
 -- False for one that is being deleted, or is of a subject that was: to callers it does not exist.
 function M.is_current(row)
-    if row[F.mode] == DELETED then
+    if M.is_deleted(row) then
         return false
     end
     if row[F.incarnation] == nil then -- of the first schema, when subjects were not deleted
@@ -92,6 +92,10 @@ function M.next_fence(row)
     row = M.change(row, {{'+', F.fence, 1}})
     newest_fence = row[F.fence] > newest_fence and row[F.fence] or newest_fence
     return row, row[F.fence]
+end
+
+function M.is_deleted(row)
+    return row[F.mode] == DELETED
 end
 
 function M.mark_deleted(row)

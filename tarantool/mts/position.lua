@@ -29,23 +29,34 @@ function M.of_partition(row, ahead, partition)
     return ahead and ahead[partition] or row[C.last_sequence]
 end
 
+-- The first message behind `from` that fits the filter, or where to look on for it; nil when there is none.
+local function first_fitting(row, from, partition, begin)
+    local rows, next_sequence = scan.collect(scan.source(row[C.subject], from + 1, commit.watermark(), partition),
+        {limit = 1, filter = settings.of(row).filter, begin = begin})
+    return rows[1] and extent.first(rows[1]) or next_sequence
+end
+
 -- What a filter leaves out counts as read: the position behind those of it that follow, of one partition or of all. It
 -- may stop before the end of them, as a page does.
 local function passed(row, from, partition)
-    local filter = settings.of(row).filter
-    if filter == nil then
+    if settings.of(row).filter == nil then
         return from
     end
     local ahead, top = M.ahead(row), commit.watermark()
-    local rows, next_sequence = scan.collect(scan.source(row[C.subject], from + 1, top, partition),
-        {limit = 1, filter = filter, begin = function(lane)
-            local own = M.of_partition(row, ahead, lane)
-            return (own > from and own or from) + 1
-        end})
-    if rows[1] then
-        return extent.first(rows[1]) - 1
+    local first = first_fitting(row, from, partition, function(lane)
+        local own = M.of_partition(row, ahead, lane)
+        return (own > from and own or from) + 1
+    end)
+    return first and first - 1 or (top > from and top or from)
+end
+
+-- Is all between two positions left out by the filter, so that who has read up to the first stands at the second?
+function M.is_passed(row, from, position, partition)
+    if from > position or settings.of(row).filter == nil then
+        return from == position
     end
-    return next_sequence and next_sequence - 1 or (top > from and top or from)
+    local first = first_fitting(row, from, partition, function() return from + 1 end)
+    return first == nil or first > position
 end
 
 -- Refuses a sequence that no reader can have read.

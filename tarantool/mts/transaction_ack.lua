@@ -18,9 +18,18 @@ local function refuse_moved(ack, stands_at, from, partition)
         {subject = ack.subject, durable = ack.durable, partition = partition, position = stands_at, from = from})
 end
 
-local function check_from(ack, stands_at, from, partition)
-    if from ~= stands_at then
+-- An ack moves on over what the filter leaves out, which its reader need not know.
+local function check_stands_at(ack, row, stands_at, from, partition)
+    if not position.is_passed(row, from, stands_at, partition) then
         refuse_moved(ack, stands_at, from, partition)
+    end
+end
+
+-- What lies before the position it was read from was read before that moved: acked already, or passed over by a seek.
+local function check_behind(sequence, from, partition)
+    if sequence <= from then
+        errors.refuse('bad_request', 'a transaction acks what was read behind `from`',
+            {sequence = sequence, from = from, partition = partition})
     end
 end
 
@@ -31,7 +40,8 @@ local APPLY = {}
 -- that was moved and moved back, or made again, from one that stands where it stood.
 function APPLY.position(ack)
     local row = durables.need(ack.subject, ack.durable, 'ordered')
-    check_from(ack, row[C.last_sequence], ack.from)
+    check_stands_at(ack, row, row[C.last_sequence], ack.from)
+    check_behind(ack.sequence, ack.from)
     if ack.fence ~= durables.fence(row) then
         refuse_moved(ack, row[C.last_sequence], ack.from)
     end
@@ -43,7 +53,8 @@ function APPLY.partitions(ack)
     local ahead = position.ahead(row)
     for _, one in ipairs(ack.partitions) do
         if one.from ~= nil then
-            check_from(ack, position.of_partition(row, ahead, one.partition), one.from, one.partition)
+            check_stands_at(ack, row, position.of_partition(row, ahead, one.partition), one.from, one.partition)
+            check_behind(one.sequence, one.from, one.partition)
         end
         table.insert(acks, {one.partition, one.fence, one.sequence})
     end
@@ -81,7 +92,7 @@ local JOIN = {}
 
 function JOIN.position(old, new)
     if new.from ~= old.from and new.from ~= old.sequence then
-        check_from(new, old.from, new.from)
+        refuse_moved(new, old.from, new.from)
     end
     new.from, new.fence = old.from, old.fence
     if new.sequence < old.sequence then

@@ -1,4 +1,5 @@
 -- How long messages stay: one configuration for all subjects, kept in `state`, and what a subject sets for itself.
+local durable_settings = require('mts.consumer_settings')
 local schema = require('mts.schema')
 local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
@@ -134,13 +135,20 @@ function M.apply(wanted, given)
     end)
 end
 
+-- A dead letter stays at least as long as a message of the subject it came from, unless its own says otherwise.
+local function seconds_of(config, name, subject_row)
+    local own = subject_row and settings.of(subject_row).ttl or config.channels[name]
+    local origin = own == nil and durable_settings.origin(name)
+    if not origin then
+        return own or config.default_ttl
+    end
+    return math.max(config.default_ttl, seconds_of(config, origin, subjects.find(origin)))
+end
+
 -- Seconds that messages of a subject stay; nil when they do not expire by time. `subject_row` may be nil.
 function M.of(name, subject_row)
     local config = M.get()
-    if not config.enabled then
-        return nil
-    end
-    return subject_row and settings.of(subject_row).ttl or config.channels[name] or config.default_ttl
+    return config.enabled and seconds_of(config, name, subject_row) or nil
 end
 
 -- Messages of subjects with the same class end together, as far as that can be told: a pack of them ends as a whole.

@@ -12,7 +12,7 @@ local transactions = require('mts.transaction')
 local txn = require('mts.txn')
 
 local F, P = schema.upload, schema.producer
-local M = {}
+local M = {SUBJECT_DELETED = 'subject_deleted'} -- the reason of uploads whose subject is gone
 
 function M.object_name(row)
     return schema.present(row[F.object_name]) or object.payload_name(row[F.subject], row[F.incarnation], row[F.id])
@@ -62,12 +62,22 @@ function M.discard_late(row)
     end
 end
 
+-- The row as callers see it: what is under way for a subject that was deleted is over, though its row may say so later.
+local function seen(row)
+    local state = row[F.state]
+    if (state ~= 'open' and state ~= 'stored') or subjects.is_current(row[F.subject], row[F.incarnation]) then
+        return row
+    end
+    return schema.changed(row, {[F.state] = 'rejected', [F.reason] = M.SUBJECT_DELETED})
+end
+
 function M.get(id)
     return txn.run(function()
-        local row = box.space.upload:get(id)
-        if row == nil then
+        local found = box.space.upload:get(id)
+        if found == nil then
             return box.NULL
         end
+        local row = seen(found)
         return {upload = M.describe(row), receipt = M.receipt(row)}
     end)
 end
@@ -230,8 +240,9 @@ local function open_row(id)
     if row == nil then
         errors.refuse('not_found', 'there is no such upload; it may have ended long ago', {upload_id = id})
     end
-    if row[F.state] ~= 'open' then
-        errors.refuse('upload_final', 'this upload is no longer open', {upload_id = id, state = row[F.state]})
+    local state = seen(row)[F.state]
+    if state ~= 'open' then
+        errors.refuse('upload_final', 'this upload is no longer open', {upload_id = id, state = state})
     end
     return row
 end

@@ -121,7 +121,7 @@ local function free_waiting(effects, producer_no, put_grace)
         if subject_row then
             make_visible(effects, subject_row, row, put_grace)
         else
-            close(effects, row, 'rejected', 'subject_deleted', put_grace)
+            close(effects, row, 'rejected', upload.SUBJECT_DELETED, put_grace)
         end
     end
 end
@@ -134,11 +134,20 @@ local function end_without_message(effects, row, state, reason, put_grace)
     return row
 end
 
--- End an upload of a deleted subject, inside a transaction.
+-- Whatever ends an upload whose subject was deleted: that is what became of it, as its receipt has said since.
+local function end_of(row, state, reason)
+    if current_subject(row) then
+        return state, reason
+    end
+    return 'rejected', upload.SUBJECT_DELETED
+end
+
+-- End an upload that nobody waits for, inside a transaction.
 function M.abandon(effects, id, reason, put_grace)
     local row = box.space.upload:get(id)
     if row and (row[F.state] == 'open' or row[F.state] == 'stored') then
-        close(effects, row, 'aborted', reason, put_grace)
+        local state, why = end_of(row, 'aborted', reason)
+        close(effects, row, state, why, put_grace)
     end
 end
 
@@ -149,7 +158,7 @@ end
 
 local function why_not(row, size, subject_row)
     if subject_row == nil then
-        return 'subject_deleted'
+        return upload.SUBJECT_DELETED
     end
     if object.in_trash(upload.object_name(row)) then
         return 'already_deleted'
@@ -237,7 +246,8 @@ local function ended(id, state, reason, put_grace, may_end)
             errors.refuse('not_found', 'there is no such upload; it may have ended long ago', {upload_id = id})
         end
         if may_end(row) then
-            row = end_without_message(effects, row, state, reason, put_grace)
+            local ending, why = end_of(row, state, reason)
+            row = end_without_message(effects, row, ending, why, put_grace)
             if state == 'aborted' and row[F.transaction_id] ~= nil then
                 transactions.drop_upload(row[F.transaction_id], id)
             end

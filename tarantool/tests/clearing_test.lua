@@ -11,6 +11,7 @@ local message = require('mts.message')
 local outcome = require('mts.upload_outcome')
 local pack = require('mts.pack')
 local producer = require('mts.producer')
+local quarantine = require('mts.quarantine')
 local clearing = require('mts.clearing')
 local schema = require('mts.schema')
 local spec_api = require('mts.spec_api')
@@ -83,7 +84,7 @@ local function run(folder, ...)
 end
 
 local test = tap.test('clearing')
-test:plan(10)
+test:plan(12)
 
 test:test('of a pack that another subject shares, its own rows alone let go', function(t)
     t:plan(4)
@@ -156,10 +157,10 @@ test:test('uploads in flight end: open ones are rejected when they come, waiting
     local packed = harness.pack{{subject = 'flight', sizes = {3}, marks = {{index = 0, producer_id = 'p', seqno = 3}}}}
     local waiting = pack.commit(packed, 3600)[1].others[1]
     admin.delete('flight')
-    t:is_deeply({upload.get(open.id).receipt.state, upload.get(open.id).receipt.reason}, {'aborted', 'subject_deleted'},
-        'a producer\'s open one')
-    t:is(upload.get(stored.id).receipt.state, 'aborted', 'one that waited')
-    t:is(upload.get(waiting.upload_id).receipt.state, 'aborted', 'a frame that waited')
+    local ended = upload.get(open.id).receipt
+    t:is_deeply({ended.state, ended.reason}, {'rejected', 'subject_deleted'}, 'a producer\'s open one')
+    t:is(upload.get(stored.id).receipt.state, 'rejected', 'one that waited')
+    t:is(upload.get(waiting.upload_id).receipt.state, 'rejected', 'a frame that waited')
     t:ok(box.space.trash:get(packed.object_name), 'and its pack is in the trash')
     t:is(box.space.producer_upload:len(), 0, 'nothing is pending')
     harness.ticket('flight', 1)
@@ -167,6 +168,37 @@ test:test('uploads in flight end: open ones are rejected when they come, waiting
     t:is_deeply({receipt.state, receipt.reason}, {'rejected', 'subject_deleted'}, 'one without a producer, later')
     t:ok(box.space.trash:get(free.object_name), 'its payload goes')
     t:is(#message.page('flight', 0, 10).rows, 0, 'and nothing of it is in the new one')
+end)
+
+test:test('a ticket is over for everyone as soon as its subject is deleted', function(t)
+    t:plan(7)
+    local ticket = harness.ticket('ticket', 1, {part_size = 5}).upload
+    admin.delete('ticket')
+    local function is_rejected(why)
+        local found = upload.get(ticket.id)
+        t:is_deeply({found.receipt.state, found.receipt.reason, found.upload.state},
+            {'rejected', 'subject_deleted', 'rejected'}, why)
+    end
+    is_rejected('its receipt says so')
+    t:is(harness.refusal(upload.extend, ticket.id, 60, 600), 'upload_final', 'it gets no more time')
+    t:is(harness.refusal(upload.set_multipart, ticket.id, 'm'), 'upload_final', 'nor parts')
+    harness.ticket('ticket', 1)
+    is_rejected('also when the subject is made again')
+    t:is(outcome.expire(ticket.id, -7200).receipt.state, 'rejected', 'the reconciler ends it')
+    is_rejected('and it stays so')
+    local aborted = harness.ticket('ticket', 1).upload
+    admin.delete('ticket')
+    t:is(outcome.abort(aborted.id, 900).receipt.reason, 'subject_deleted', 'whoever aborts one learns it')
+end)
+
+test:test('with the messages goes what was known of missing payloads', function(t)
+    t:plan(2)
+    publish('holes', {1, 1})
+    local row = message.page('holes', 0, 10).rows[1]
+    quarantine.add{{row[F.sequence], row[F.object_name], 'lost'}}
+    t:is(box.space.missing:len(), 1, 'it was noted')
+    admin.delete('holes')
+    t:is(box.space.missing:len(), 0, 'and is gone')
 end)
 
 test:test('what waits behind an upload that ends before it is cleared away is not let into the new subject', function(t)

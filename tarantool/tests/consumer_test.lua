@@ -3,6 +3,7 @@ package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua
 local harness = require('harness')
 local consumer = require('mts.consumer')
 local consumer_read = require('mts.consumer_read')
+local consumer_tick = require('mts.consumer_tick')
 local message = require('mts.message')
 local schema = require('mts.schema')
 local spec_api = require('mts.spec_api')
@@ -12,7 +13,7 @@ local tap = require('tap')
 local F = schema.message
 local refusal = harness.refusal
 local test = tap.test('consumers')
-test:plan(20)
+test:plan(21)
 
 test:test('a durable is made once, with one mode for life', function(t)
     t:plan(9)
@@ -226,6 +227,40 @@ test:test('a deleted durable leaves nothing, whatever it had', function(t)
     box.space.consumers:update({'half', 'gone'}, {{'=', schema.consumers.mode, 'deleted'}})
     t:is(refusal(consumer.get, 'gone', 'half'), 'unknown_durable', 'one whose deletion was cut short is gone too')
     t:is(consumer.put('gone', 'half', {}).created, true, 'and can be made again')
+end)
+
+test:test('what a deletion that was cut short left is cleared away by the tick, some rows at a time', function(t)
+    t:plan(6)
+    harness.publish('cut', 1)
+    local function fill()
+        consumer.put('cut', 'half', {mode = 'shared'})
+        box.begin()
+        for i = 1, 1200 do
+            box.space.delivery:insert{'half', 'cut', i * 2, i * 2, 1, 1, box.NULL, 0, 0, box.NULL}
+        end
+        box.space.consumers:update({'half', 'cut'}, {{'=', schema.consumers.mode, 'deleted'}})
+        box.commit()
+    end
+    local function cleared()
+        local all, most = 0, 0
+        repeat
+            local some = consumer_tick.tick(500).cleared
+            all, most = all + some, math.max(most, some)
+        until some == 0
+        return all, most
+    end
+    consumer.put('cut', 'whole', {mode = 'shared'})
+    consumer.put('cut', 'other', {mode = 'shared'})
+    fill()
+    local all, most = cleared()
+    t:is(all, 1201, 'all of it')
+    t:is(most, 500, 'at most so many a transaction')
+    t:is(box.space.delivery:count{'half', 'cut'}, 0, 'nothing is left')
+    t:ok(consumer.get('cut', 'whole'), 'the others stay')
+    fill()
+    t:is(cleared(), 0, 'when all were looked at, it costs nothing')
+    consumer.delete('cut', 'other')
+    t:is(cleared(), 1201, 'until another is deleted')
 end)
 
 test:test('a durable that is deleted while it is put is made again', function(t)

@@ -9,15 +9,18 @@ local message = require('mts.message')
 local object = require('mts.object')
 local schema = require('mts.schema')
 local spec_api = require('mts.spec_api')
+local split = require('mts.split')
 local subject_admin = require('mts.subject_admin')
+local subjects = require('mts.subject')
 local tap = require('tap')
+local txn = require('mts.txn')
 local upload_due = require('mts.upload_due')
 
 local F, P = schema.message, schema.partition
 local refusal = harness.refusal
 local advance = harness.hold_clock()
 local test = tap.test('dead letters')
-test:plan(16)
+test:plan(17)
 
 local function queue(subject, options)
     options.mode = 'shared'
@@ -165,6 +168,38 @@ test:test('dead letters go back where they came from', function(t)
     t:is_deeply({dead_letter.replay('replay.dlq', nil, 100).more, #rows('replay.dlq')}, {false, 0}, 'all')
     t:is(#delivery.lease('replay', 'q', 9, 10).rows, 3, 'they are delivered again')
     t:is_deeply(counters('replay.dlq'), {0, 0}, 'and counted out')
+end)
+
+test:test('a replayed message is again in its partition, as long as that takes messages', function(t)
+    t:plan(3)
+    subject_admin.put('lanes', {partitions = 4})
+    for partition = 0, 3 do
+        harness.append('lanes', partition)
+    end
+    queue('lanes', {max_deliver = 1})
+    local function replayed()
+        fail('lanes', 1)
+        delivery.lease('lanes', 'q', 9, 10)
+        local before = {}
+        for _, row in ipairs(rows('lanes.dlq')) do
+            table.insert(before, tonumber(row[F.headers]['mts-dlq-partition']))
+        end
+        dead_letter.replay('lanes', nil, 10)
+        local found, after = rows('lanes'), {}
+        for at = #found - #before + 1, #found do
+            table.insert(after, tonumber(found[at][F.partition]))
+        end
+        return before, after
+    end
+    local before, after = replayed()
+    t:is_deeply({before, after}, {{0, 1, 2, 3}, {0, 1, 2, 3}}, 'each where it was')
+    subject_admin.put('lanes', {autopartitioning = {mode = 'up'}})
+    txn.run(function()
+        split.split(subjects.find('lanes'), 2, 64)
+    end)
+    before, after = replayed()
+    t:is_deeply({#before, after[1], after[2], after[4]}, {4, 0, 1, 3}, 'the others of a split one too')
+    t:isnt(after[3], 2, 'that one takes no more: another does')
 end)
 
 test:test('purged dead letters let go of their payloads', function(t)

@@ -3,6 +3,9 @@ package.path = require('fio').dirname(require('fio').abspath(arg[0])) .. '/?.lua
 local harness = require('harness')
 local admin = require('mts.subject_admin')
 local clock = require('mts.clock')
+local clocks = require('mts.compare_clocks')
+local fiber = require('fiber')
+local idempotency = require('mts.idempotency')
 local message = require('mts.message')
 local pack = require('mts.pack')
 local partition = require('mts.partition')
@@ -17,7 +20,7 @@ local txn = require('mts.txn')
 local F = schema.message
 local DAY = 24 * 3600
 local test = tap.test('partitions')
-test:plan(11)
+test:plan(12)
 
 local function lane(subject, key)
     return txn.run(function()
@@ -194,6 +197,30 @@ test:test('routes and producers idle for 14 days are forgotten, those in use and
     t:ok(producer.find('idle', 'used'), 'its producer too')
     t:ok(producer.find('idle', 'open'), 'and one with an open upload')
     clock.seconds = seconds
+end)
+
+test:test('a clock that jumps ahead makes no producer, route or idempotency key idle', function(t)
+    t:plan(6)
+    admin.put('jump', {partitions = 2})
+    publish('jump', 'p', '')
+    local function keyed()
+        local marks = {{index = 0, key = 'k', digest = 'd'}}
+        return pack.commit(harness.pack{{subject = 'jump', sizes = {1}, marks = marks}}, 3600)[1]
+    end
+    local first, incarnation = keyed().runs[1][3], subjects.find('jump')[schema.subject.incarnation]
+    local time = fiber.time
+    fiber.time = function()
+        return time() + 30 * DAY
+    end
+    t:is(admin.trim() + idempotency.trim(), 0, 'nothing is forgotten')
+    t:ok(producer.find('jump', 'p'), 'not the producer')
+    t:ok(box.space.route:get{incarnation, 'p', ''}, 'nor its route')
+    t:is(keyed().others[1].sequence, first, 'and what was stored under a key is not stored again')
+    clocks.compare(clock.milliseconds())
+    t:ok(admin.trim() > 0, 'by a clock that was compared they go')
+    fiber.time = time
+    clocks.compare(clock.milliseconds())
+    t:is(producer.find('jump', 'p'), nil, 'for good')
 end)
 
 test:test('an inactive partition disappears with its last message', function(t)

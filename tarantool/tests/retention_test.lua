@@ -51,7 +51,7 @@ local function clear()
 end
 
 local test = tap.test('retention')
-test:plan(22)
+test:plan(23)
 
 test:test('nothing expires before it is configured', function(t)
     t:plan(2)
@@ -97,6 +97,28 @@ test:test('a subject has the time it sets, else that of its channel, else the de
     t:is(subject_admin.get('own').expires_after, 50, 'null takes its own away')
     ttl.configure{channels = {}}
     t:is(subject_admin.get('own').expires_after, DAY, 'the default is left')
+end)
+
+test:test('dead letters stay as long as a message of the subject they came from, and no less than others', function(t)
+    t:plan(7)
+    local function life(name)
+        return ttl.of(name, box.space.subject:get(name))
+    end
+    subject_admin.put('kept', {ttl = 30 * DAY})
+    subject_admin.put('brief', {ttl = 60})
+    t:is(life('kept.dlq'), 30 * DAY, 'as long as where they came from')
+    t:is(life('kept.dlq.dlq'), 30 * DAY, 'however far that is')
+    t:is(life('brief.dlq'), DAY, 'not shorter than the default')
+    subject_admin.put('brief.dlq', {ttl = 100})
+    t:is(life('brief.dlq'), 100, 'unless the subject says so')
+    ttl.configure{channels = {['kept.dlq'] = 200, away = 2 * DAY}}
+    t:is(life('kept.dlq'), 200, 'or its channel')
+    t:is(life('away.dlq'), 2 * DAY, 'of a subject that is not there, its channel counts')
+    ttl.configure{channels = {}}
+    harness.publish('kept.dlq', 1)
+    now = now + 29 * DAY
+    expire()
+    t:is(count('kept.dlq'), 1, 'so they are there to be replayed')
 end)
 
 test:test('nothing expires while it is disabled', function(t)

@@ -155,7 +155,7 @@ test:test('a reader that dies loses its partitions, and its late ack changes not
     t:is(consumer.get('dies', 'd').partitions[2].lag, 1, 'and changes nothing')
     t:is(refusal(beat, 'dies', b), 'unknown_session', 'so is its heartbeat')
     local again = session.join('dies', 'd', 'b', 10)
-    t:is(refusal(session.ack, 'dies', 'd', 'b', again.epoch, {{1, held(b, 1).fence, last}}), 'partition_lost',
+    t:is(refusal(session.ack, 'dies', 'd', 'b', again.epoch, {{1, held(b, 1).fence, last}}), 'position_moved',
         'also when it came back: its old fence is void')
     t:is(refusal(session.ack, 'dies', 'd', 'b', again.epoch, {{1, held(again, 1).fence, last}, {0, 1, last}}),
         'partition_lost', 'one bad ack of several')
@@ -207,7 +207,7 @@ test:test('seek fences all readers', function(t)
     ack('seek', a, 0, last)
     consumer.seek('seek', 'd', 0)
     t:is(consumer.get('seek', 'd').lag, 4, 'all is to be read again')
-    t:is(refusal(ack, 'seek', a, 0, last), 'partition_lost', 'what was read before does not count')
+    t:is(refusal(ack, 'seek', a, 0, last), 'position_moved', 'what was read before does not count')
     a = beat('seek', a)
     t:is(#a.partitions, 2, 'the reader keeps its partitions')
     ack('seek', a, 0, last)

@@ -15,7 +15,7 @@ local transactions = require('mts.transaction')
 local GRACE = harness.TIMES.put_grace
 local later = harness.hold_clock()
 local test = tap.test('acks in transactions')
-test:plan(11)
+test:plan(13)
 
 local function begin()
     return transactions.begin(600).transaction_id
@@ -93,6 +93,46 @@ test:test('a durable that was moved and moved back, or made again, is not acked 
     end
 end)
 
+test:test('what lies before the position is not acked once more', function(t)
+    t:plan(4)
+    local first = harness.publish('behind', 3)
+    consumer.put('behind', 'd', {start = first})
+    consumer.ack('behind', 'd', first + 1)
+    local id = begin()
+    for _, sequence in ipairs{first, first + 1} do
+        t:is(harness.refusal(acks.add, id, 'behind', 'd', {sequence = sequence, from = first + 1}), 'bad_request',
+            'its output was published when it was acked')
+    end
+    local reader = session.join('behind', 'd', 'a', 60)
+    local share = {partition = 0, fence = reader.partitions[1].fence, sequence = first + 1, from = first + 1}
+    local ack = {session_id = 'a', epoch = reader.epoch, partitions = {share}}
+    t:is(harness.refusal(acks.add, id, 'behind', 'd', ack), 'bad_request', 'nor by a session')
+    share.sequence = first + 2
+    acks.add(id, 'behind', 'd', ack)
+    t:is(commit(id).state, 'committed', 'what lies behind it is')
+end)
+
+test:test('what a filter leaves out is no conflict for who acks on from the last it was given', function(t)
+    t:plan(6)
+    local given = {}
+    for at, kind in ipairs{'a', 'b', 'b', 'a', 'b', 'a'} do
+        given[at] = harness.publish('filtered', 1, {headers = {kind = kind}})
+    end
+    consumer.put('filtered', 'd', {start = given[1], filter = {{header = 'kind', op = 'equals', value = 'a'}}})
+    local function ack(sequence, from)
+        local id = begin()
+        local refused = harness.refusal(acks.add, id, 'filtered', 'd', {sequence = sequence, from = from})
+        commit(id)
+        return refused
+    end
+    t:is(ack(given[1], given[1] - 1), true, 'the first')
+    t:is(position('filtered', 'd'), given[3], 'moves on over what is left out')
+    t:is(ack(given[4], given[1]), true, 'behind it, the second')
+    t:is(ack(given[6], given[1]), 'transaction_conflict', 'not over one that fits')
+    t:is(ack(given[6], given[5] + 1), 'transaction_conflict', 'nor from ahead')
+    t:is(ack(given[6], given[5]), true, 'from where it stands, as ever')
+end)
+
 test:test('of two who read from the same position one is counted', function(t)
     t:plan(7)
     local first = harness.publish('race', 3)
@@ -112,8 +152,9 @@ test:test('of two who read from the same position one is counted', function(t)
     t:is(harness.refusal(acks.add, begin(), 'race', 'd', {sequence = first + 2, from = first}), 'transaction_conflict',
         'who comes later learns it at once')
     local third = begin()
-    acks.add(third, 'race', 'd', {sequence = first + 2, from = first + 2})
-    t:is(harness.refusal(acks.add, third, 'race', 'd', {sequence = first + 2, from = first}), 'transaction_conflict',
+    harness.publish('race', 1)
+    acks.add(third, 'race', 'd', {sequence = first + 3, from = first + 2})
+    t:is(harness.refusal(acks.add, third, 'race', 'd', {sequence = first + 3, from = first}), 'transaction_conflict',
         'acks of one transaction fit together')
 end)
 

@@ -217,7 +217,8 @@ async def test_a_session_reads_and_acks_with_its_epoch_and_fence(calls: Calls) -
     body = {"session_id": "one", "epoch": session["epoch"]}
     assert (await calls.post("ack", **body, partitions=[ack]))["last_sequence"] == calls.at[2]
     wrong = {**ack, "fence": share["fence"] + 1}
-    assert await calls.refusal("ack", **body, partitions=[wrong]) == "partition_lost"
+    assert await calls.refusal("ack", **body, partitions=[wrong]) == "position_moved"
+    assert await calls.refusal("ack", **body, partitions=[{**ack, "partition": 9}]) == "partition_lost"
     assert await calls.refusal("ack", **body, partitions=[{**ack, "sequence": 2**40}]) == "beyond_end"
     beat = await calls.post("sessions/one/heartbeat", epoch=session["epoch"])
     assert (beat["epoch"], beat["partitions"][0]["position"]) == (session["epoch"], calls.at[2])
@@ -245,5 +246,5 @@ async def test_a_seek_fences_the_partitions_of_a_session(calls: Calls) -> None:
     (share,) = session["partitions"]
     await calls.put(seek=calls.at[1])
     acks = [{"partition": 0, "fence": share["fence"], "sequence": calls.at[4]}]
-    assert await calls.refusal("ack", session_id="one", epoch=session["epoch"], partitions=acks) == "partition_lost"
+    assert await calls.refusal("ack", session_id="one", epoch=session["epoch"], partitions=acks) == "position_moved"
     assert (await calls.read(session="one", epoch=session["epoch"]))[0] == calls.at[1:]

@@ -164,6 +164,21 @@ async def test_each_subject_has_its_time(kit: Kit) -> None:
     assert (await kit.retention.status()).last_round_at == await kit.metadata.now_ms() // 1000
 
 
+async def test_dead_letters_have_at_least_the_time_of_the_subject_they_came_from(kit: Kit) -> None:
+    await kit.retention.apply(CONFIG, GRACE, given=True)
+    await kit.set_ttl("own", 3 * DAY)
+    await kit.set_ttl("set.dlq", 50)
+    names = ("own.dlq", "channel.dlq", "set.dlq", "default.dlq")
+    for name in names:
+        await kit.publish(name)
+    counts = []
+    for seconds in (51, DAY, 2 * DAY):
+        await kit.advance(seconds)
+        await kit.round()
+        counts.append([await kit.count(name) for name in names])
+    assert counts == [[1, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
+
+
 async def test_a_payload_is_due_after_the_grace_and_not_before(kit: Kit) -> None:
     await kit.retention.apply(CONFIG, GRACE, given=True)
     name = await kit.upload("orders")

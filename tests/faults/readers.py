@@ -73,10 +73,12 @@ class _Readers(Threads):
 
 
 class Workers(_Readers):
-    """They share a durable by leases."""
+    """They share a durable by leases. `poison`: each so many-th sequence is given back until it is a dead letter; tries
+    that end without a word count as well, so others may become dead letters too."""
 
-    def __init__(self, live: Live, subject: str, durable: str, count: int) -> None:
-        super().__init__(live, subject, durable, mode="shared", max_deliver=0)
+    def __init__(self, live: Live, subject: str, durable: str, count: int, *, poison: int = 0) -> None:
+        super().__init__(live, subject, durable, mode="shared", max_deliver=3 if poison else 0)
+        self._poison = poison
         for _ in range(count):
             self.add(self.repeat, self._work)
 
@@ -86,11 +88,19 @@ class Workers(_Readers):
         if leased is None or not leased.json["messages"]:
             return
         given = self.take(leased.json, before)
-        done = self.call("POST", f"{self.path}/ack", {"lease_id": leased.json["lease_id"], "sequences": given}, 409)
-        if done is not None and done.status == 200:
-            self.note(given)
-        elif done is not None:
+        bad = [sequence for sequence in given if self._poison and sequence % self._poison == 0]
+        if bad:
+            self._end("nack", leased.json["lease_id"], bad)
+        good = [sequence for sequence in given if sequence not in bad]
+        if good and self._end("ack", leased.json["lease_id"], good):
+            self.note(good)
+
+    def _end(self, how: str, lease_id: str, sequences: list[int]) -> bool:
+        """Whether it is known to have counted."""
+        done = self.call("POST", f"{self.path}/{how}", {"lease_id": lease_id, "sequences": sequences}, 409)
+        if done is not None and done.status == 409:
             assert done.code == "lease_lost"
+        return done is not None and done.status == 200
 
 
 class Follower(_Readers):
@@ -119,11 +129,17 @@ class Follower(_Readers):
 
 
 class Sharers(_Readers):
-    """They share the partitions of a durable by sessions. `order`: what was acked of each, one after another."""
+    """They share the partitions of a durable by sessions. `order`: what was acked of each, one after another; `steps`:
+    of all, in the order in which the acks were sent; `begun`: up to where the acks of each partition had been sent when
+    the first message of a partition came."""
 
     def __init__(self, live: Live, subject: str, durable: str, count: int) -> None:
         super().__init__(live, subject, durable)
         self.order: dict[int, list[int]] = {}
+        self.steps: dict[int, list[int]] = {}
+        self.begun: dict[int, dict[int, int]] = {}
+        self._sent: dict[int, int] = {}
+        self._turns = 0
         for number in range(count):
             self.add(self._run, f"reader{number}")
 
@@ -145,6 +161,9 @@ class Sharers(_Readers):
             return False
         if not self.take(page.json, before):
             return True
+        with self._lock:
+            for message in page.json["messages"]:
+                self.begun.setdefault(message["partition"], dict(self._sent))
         fences = {share["partition"]: share["fence"] for share in page.json["partitions"]}
         for partition, fence in fences.items():
             mine = [message for message in page.json["messages"] if message["partition"] == partition]
@@ -156,13 +175,17 @@ class Sharers(_Readers):
         partition, sequences = messages[0]["partition"], [int(message["sequence"]) for message in messages]
         ack = {"partition": partition, "fence": fence, "sequence": sequences[-1]}
         body = {"session_id": session_id, "epoch": epoch, "partitions": [ack]}
+        with self._lock:
+            self._turns += 1
+            turn, self._sent[partition] = self._turns, max(self._sent.get(partition, 0), sequences[-1])
         done = self.call("POST", f"{self.path}/ack", body, 409)
         if done is not None and done.status == 200:
             self.note(sequences)
             with self._lock:
                 self.order.setdefault(partition, []).extend(sequences)
+                self.steps[turn] = sequences
         elif done is not None:
-            assert done.code in {"partition_lost", "unknown_session", "session_fenced"}
+            assert done.code in {"partition_lost", "position_moved", "unknown_session", "session_fenced"}
 
 
 class EventReader(Threads):

@@ -28,7 +28,7 @@ def test_readers_of_every_kind_live_through_kills(own: Live, subject: str, name:
     own.api("PUT", f"/v1/subjects/{subject}", {"partitions": 3})
     part = part_of(own, name)
     producers = Producers(load.inline(own, subject), "key", 4)
-    workers, follower = Workers(own, subject, "work", 4), Follower(own, subject, "position")
+    workers, follower = Workers(own, subject, "work", 4, poison=7), Follower(own, subject, "position")
     sharers, events = Sharers(own, subject, "sessions", 2), EventReader(own, subject)
 
     with workers, follower, sharers, events:
@@ -48,6 +48,10 @@ def test_readers_of_every_kind_live_through_kills(own: Live, subject: str, name:
     assert follower.seen == given
     assert follower.state()["last_sequence"] == given[-1]
     assert workers.handed == sharers.handed == set(given)
+    letters = [int(letter["headers"]["mts-dlq-sequence"]) for letter in own.messages(f"{subject}.dlq")]
+    assert len(letters) == len(set(letters)), "given up twice"
+    assert {sequence for sequence in given if sequence % 7 == 0} <= set(letters) <= set(given)
+    assert not workers.acked & set(letters), "given up after it was acked"
     assert sharers.state()["last_sequence"] >= given[-1]
     for partition, order in sharers.order.items():
         assert order == sorted(set(order)), f"partition {partition} was acked twice or out of order"

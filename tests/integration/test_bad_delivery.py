@@ -102,9 +102,11 @@ TABLE: list[tuple[str, str, list[Any]]] = [
     (f"POST {OUT}/sessions/w/heartbeat", "unknown_session", [{"epoch": 2**62}]),
     (f"POST {OUT}/sessions/x/heartbeat", "unknown_session", [{"epoch": "$epoch"}]),
     ("GET subscribe?durable=out&session=x&epoch=1", "unknown_session", [None]),
-    (f"POST {OUT}/ack", "partition_lost", [
+    (f"POST {OUT}/ack", "position_moved", [
         {"session_id": "w", "epoch": "$epoch", "partitions": [{"partition": 0, "fence": 1, "sequence": "$0"}]},
         {"session_id": "w", "epoch": "$epoch", "partitions": [{"partition": 0, "fence": 2**62, "sequence": "$0"}]},
+    ]),
+    (f"POST {OUT}/ack", "partition_lost", [
         {"session_id": "w", "epoch": "$epoch", "partitions": [{"partition": 9, "fence": 1, "sequence": "$0"}]},
         {"session_id": "w", "epoch": "$epoch", "partitions": ["$good", {"partition": 9, "fence": 1, "sequence": 1}]},
     ]),

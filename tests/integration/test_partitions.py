@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from zlib import crc32
 
+from tests.faults.readers import Sharers
 from tests.live import Live, eventually
 
 FRAMES = {"content-type": "application/vnd.mts.frames"}
@@ -203,9 +204,13 @@ def test_a_split_under_load_loses_nothing_doubles_nothing_and_keeps_every_order(
             sent += 5
         return sent
 
+    readers = Sharers(live, subject, "readers", 3)
     with ThreadPoolExecutor(len(SENDERS)) as pool:
         running = {name: pool.submit(produce, name) for name in SENDERS}
-        eventually(lambda: (live.reconcile(), all(task.done() for task in running.values()))[1], within=90)
+        eventually(lambda: (live.reconcile(), active() > 1)[1], within=90)
+        with readers:  # with a backlog of what has split, while more does
+            eventually(lambda: (live.reconcile(), all(task.done() for task in running.values()))[1], within=90)
+            readers.wait_until_done()
     sent = {name: task.result() for name, task in running.items()}
 
     about = live.api("GET", f"/v1/subjects/{subject}").json
@@ -222,3 +227,14 @@ def test_a_split_under_load_loses_nothing_doubles_nothing_and_keeps_every_order(
             parents = [message["sequence"] for message in lanes[lane["partition"]]]
             children = [message["sequence"] for message in lanes.get(child, [])]
             assert not children or max(parents) <= lane["split_at"] < min(children)
+            read = readers.begun.get(child, {}).get(lane["partition"], 0)
+            assert not children or read >= max(parents), "a parent is read to its end before its children"
+    names = {message["sequence"]: payload_of(message).decode().split(":") for message in messages}
+    read_in_order: dict[str, list[int]] = defaultdict(list)
+    for _, sequences in sorted(readers.steps.items()):
+        for sequence in sequences:
+            name, number = names[sequence]
+            read_in_order[name].append(int(number))
+    assert {name: sorted(numbers) for name, numbers in read_in_order.items()} == seen, "missed, or counted twice"
+    assert read_in_order["keyed"] == seen["keyed"], "a key's messages are read in their order, across splits"
+    assert read_in_order["named"] == seen["named"]

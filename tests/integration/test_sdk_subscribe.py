@@ -120,6 +120,7 @@ def test_a_seek_is_followed_by_a_reader_that_waits(client: Client, subject: str)
         waiting = threading.Timer(0.3, lambda: client.consumers.seek(subject, "d", sequences[1]))
         waiting.start()
         assert [next(subscription).sequence for _ in range(2)] == sequences[1:]
+        waiting.join()
 
 
 def test_what_readers_cannot_go_on_with_is_a_clear_error(client: Client, subject: str) -> None:

@@ -26,7 +26,7 @@ COVERED = {
     "joined", "fenced by a namesake", "left", "died", "owned by two", "acked", "acked in steps", "read by a session",
     "looked at",
     "sought back", "split", "child read", "vanished", "expired unread", "restarted", "made again", "ahead",
-    "session_fenced", "unknown_session", "partition_lost", "sessions_active", "beyond_end",
+    "session_fenced", "unknown_session", "partition_lost", "position_moved", "sessions_active", "beyond_end",
 }  # fmt: skip
 
 
@@ -181,14 +181,15 @@ class OrderedMachine(RuleBasedStateMachine):
         lost = [p for p, fence, _ in acks if owners.get(p) != (grants[0].session_id, fence)]
         if len(self._alive()) < len(self.sessions):  # who notices that spreads the partitions anew before it looks
             lost += [p for p, _, _ in acks if self._has_ended(p)]
-        if refused is None and lost:
-            refused = "partition_lost"
         if refused is None and beyond:
             refused = "beyond_end"
-        if refused is not None:
+        if refused is not None or lost:
             before = self._standing()
-            assert self._refused_reader("consumer_ack_partitions", *asked) == refused
-            if refused in {"partition_lost", "beyond_end"}:
+            code = self._refused_reader("consumer_ack_partitions", *asked)
+            if lost and refused in {None, "beyond_end"}:
+                refused = self._why_lost(grants[0].session_id, acks)
+            assert code == refused
+            if refused in {"partition_lost", "position_moved", "beyond_end"}:
                 self._renew(grants[0].session_id)  # it is alive, whatever it asked for
             assert self._standing() == before, "nothing it acks counts"
             return
@@ -410,6 +411,13 @@ class OrderedMachine(RuleBasedStateMachine):
             return "unknown_session"
         return "session_fenced" if grant.epoch < session.epoch else None
 
+    def _why_lost(self, session_id: str, acks: list[list[int]]) -> str:
+        """What is said of the first partition that is not as it was told."""
+        owners = self._owners()
+        now = [(owners.get(partition, (None, 0)), fence) for partition, fence, _ in acks]
+        owner = next(owner for (owner, current), fence in now if (owner, current) != (session_id, fence))
+        return "position_moved" if owner == session_id else "partition_lost"
+
     def _grant(self, pick: int) -> Grant:
         """Two times of three one of the last that were told."""
         if pick % 3:
@@ -495,6 +503,8 @@ def seeks(machine: OrderedMachine) -> Iterator[None]:
     machine.seek(really=True, pick=0, to_the_end=True)
     yield
     machine.seek(really=True, pick=0, to_the_end=False)
+    yield
+    machine.ack_by_a_session(pick=0, steps=1, beyond=False, other=None)
     yield
 
 

@@ -298,8 +298,10 @@ class DeliveryHost(FakeHost):
         if "session_id" in asked:
             if problem := durable.session_problem(asked["session_id"], asked["epoch"]):
                 return problem
-            if any(lane["fence"] != durable.fence or lane["partition"] not in self.owned for lane in lanes):
+            if any(lane["partition"] not in self.owned for lane in lanes):
                 return "partition_lost"
+            if any(lane["fence"] != durable.fence for lane in lanes):
+                return "position_moved"
         elif durable.epochs:
             return "sessions_active"
         beyond = any(int(one["sequence"]) > len(self.messages) for one in lanes or [asked])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from minitoolstream.client import AsyncClient, AsyncDelivery, Item, MtsError
 from minitoolstream.client import _feed_session as sessions
+from minitoolstream.client._entries import Stage
+from minitoolstream.net.http1 import HttpResponse
 from tests.unit.fake_delivery import DeliveryHost
-from tests.unit.fake_host import api_error, refuse_connection
+from tests.unit.fake_host import api_error, break_after, refuse_connection
 
 
 async def filled(count: int = 5, partitions: int = 1) -> tuple[DeliveryHost, AsyncClient]:
@@ -92,6 +95,78 @@ async def test_a_lost_lease_is_told_and_does_not_hold_up_the_acks_of_others() ->
             await work.ack(deliveries)
     assert caught.value.code == "lease_lost"
     assert host.durables["work"].done == {1, 3, 4}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_an_ack_that_counted_is_not_said_to_be_lost_when_its_answer_was(count: int) -> None:
+    host, client = await filled(4)
+    async with client.subscribe("orders", durable="work", mode="shared", ack="manual") as work:
+        deliveries = [await anext(work) for _ in range(count)]
+        host.once("/ack", break_after)
+        with pytest.raises(MtsError) as caught:
+            await work.ack(deliveries)
+        assert {delivery._entry.loss.code for delivery in deliveries if delivery._entry.loss} == {"outcome_unknown"}
+        last = await anext(work)
+        host.durables["work"].leased[last.sequence] = "another reader's"
+        with pytest.raises(MtsError) as lost:
+            await last.ack()
+    assert caught.value.code == "outcome_unknown"
+    assert host.durables["work"].done == set(range(1, count + 1))
+    assert lost.value.code == "lease_lost", "one that was not sent twice is known to be lost"
+
+
+async def test_an_ack_that_gave_up_and_had_counted_is_not_said_to_be_lost_later() -> None:
+    host = DeliveryHost()
+    client = host.client(seconds=0)
+    await client.publish("orders", "one")
+    async with client.subscribe("orders", durable="work", mode="shared", ack="manual") as work:
+        delivery = await anext(work)
+        host.once("/ack", break_after)
+        for code in ("unreachable", "outcome_unknown"):
+            with pytest.raises(MtsError) as caught:
+                await delivery.ack()
+            assert caught.value.code == code
+    assert host.durables["work"].done == {1}
+
+
+async def test_an_ack_of_a_message_whose_lease_is_being_extended_counts() -> None:
+    host, client = await filled(1)
+    async with client.subscribe("orders", durable="work", mode="shared", ack="manual") as work:
+        delivery = await anext(work)
+
+        def acked_first(act: Callable[[], HttpResponse]) -> HttpResponse:
+            host.durables["work"].leased.clear()
+            delivery._entry.stage = Stage.DONE
+            return act()
+
+        host.once("/extend", acked_first)
+        await work._intake.feed.keep()
+        assert delivery._entry.loss is None
+
+
+async def test_a_message_whose_delivery_is_gone_is_not_kept_from_others_for_ever() -> None:
+    host, client = await filled(3)
+    async with client.subscribe("orders", durable="work", mode="shared", ack="manual", lease=1) as work:
+        kept, dropped = await anext(work), await anext(work)
+        in_transaction = await anext(work)
+        in_transaction._entry.stage = Stage.IN_TRANSACTION
+        gone = dropped._entry
+        del dropped, in_transaction
+        await until(lambda: len(host.asked("/extend")) >= 2)
+        extended = [msgspec.json.decode(body)["sequences"] for body in host.bodies if b'"sequences"' in body]
+        assert extended[-1] == [1, 3], "its lease ends, and it comes again"
+        with pytest.raises(MtsError) as caught:
+            await work.ack([AsyncDelivery(gone, work._intake)])
+        assert caught.value.code == "lease_lost"
+        await kept.ack()
+
+
+async def test_with_automatic_acks_a_lease_is_kept_whatever_becomes_of_the_delivery() -> None:
+    host, client = await filled(1)
+    async with client.subscribe("orders", durable="work", mode="shared", lease=1) as work:
+        await anext(work)
+        await until(lambda: len(host.asked("/extend")) >= 2)
+        assert host.durables["work"].leased == {1: "lease-1"}
 
 
 async def test_leases_are_kept_while_messages_are_handled() -> None:
@@ -183,6 +258,23 @@ async def test_messages_of_a_lost_partition_are_dropped_and_their_acks_refused(m
         assert caught.value.code == "partition_lost"
         await second.ack()
     assert host.durables["d"].acked == {0: 2}
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_after_a_seek_a_session_is_told_that_it_was_moved_not_that_it_lost_its_partition(told: bool) -> None:
+    host, client = await filled(3)
+    async with client.subscribe("orders", durable="d", session="one", ack="manual") as orders:
+        deliveries = [await anext(orders) for _ in range(3)]
+        if told:
+            await client.consumers.seek("orders", "d", 1)
+            await orders._intake.feed.keep()
+        else:
+            host.durables["d"].move(0)
+        with pytest.raises(MtsError) as caught:
+            await deliveries[2].ack()
+        assert caught.value.code == "position_moved"
+        assert host.durables["d"].acked == {}
+        assert (await anext(orders)).sequence == 1
 
 
 async def test_an_ack_that_is_refused_for_one_partition_still_counts_for_the_others() -> None:

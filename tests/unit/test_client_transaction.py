@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from minitoolstream.client import AsyncClient, Client, Item, MtsError
+from minitoolstream.client import AsyncClient, AsyncDelivery, Client, Item, MtsError
+from minitoolstream.client._feeds import OrderedFeed
 from minitoolstream.net.http1 import HttpResponse
 from tests.unit.fake_delivery import DeliveryHost
-from tests.unit.fake_host import HOSTS, TOKEN, _json, api_error, break_after
+from tests.unit.fake_host import HOSTS, TOKEN, _error, _json, api_error, break_after
 
 RECEIPT = {"upload_id": "u1", "state": "committed", "sequence": "7", "partition": 0, "offset": 6, "count": 1}
 
@@ -38,7 +41,10 @@ class TransactionHost(DeliveryHost):
             return _json(
                 200, {"transaction_id": "t1", "state": path[2], "expires_at": 0, "rows": 0, "receipts": [RECEIPT]}
             )
-        if path[-1] == "ack" and msgspec.json.decode(body).get("transaction_id"):
+        if path[-1] == "ack" and (asked := msgspec.json.decode(body)).get("transaction_id"):
+            durable = self.durables[path[3]]
+            if asked.get("fence", durable.fence) != durable.fence:
+                return _error(409, "transaction_conflict")
             self.waiting.append((path[3], body))
             return _json(200, {})
         return super()._api(method, path, query, headers, body)
@@ -130,6 +136,98 @@ async def test_a_shared_message_of_an_aborted_transaction_comes_again() -> None:
     assert host.ended == ["abort", "commit"]
     assert tries == 2
     assert host.durables["d"].done == {1}
+
+
+@pytest.mark.parametrize("target", [1, 4])
+async def test_a_seek_while_a_message_is_in_hand_is_not_undone_by_its_transaction(target: int) -> None:
+    host, client = await filled(5)
+    durable = host.durables
+    async with client.subscribe("orders", durable="d", ack="manual") as orders:
+        first, second, third = [await anext(orders) for _ in range(3)]
+        await second.ack()
+        await client.consumers.seek("orders", "d", target)
+        async with asyncio.timeout(5):
+            while third._entry.loss is None:  # until a page tells  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        for stale, code in ((third, "position_moved"), (first, "transaction_conflict")):  # the other was acked before
+            with pytest.raises(MtsError) as caught:
+                async with client.transaction() as tx:
+                    await tx.ack(stale)
+            assert caught.value.code == code
+            assert durable["d"].position == target - 1
+        async with client.transaction() as tx:
+            await tx.ack(await anext(orders))
+    assert host.ended == ["abort", "abort", "commit"]
+    assert durable["d"].position == target
+
+
+async def test_a_seek_while_the_ack_is_on_its_way_is_seen_too() -> None:
+    host, client = await filled(1)
+    async with client.subscribe("orders", durable="d", ack="manual") as orders:
+        delivery = await anext(orders)
+
+        def sought(act: Callable[[], HttpResponse]) -> HttpResponse:
+            assert isinstance(orders._intake.feed, OrderedFeed)
+            orders._intake.feed._moved()
+            return act()
+
+        host.once("/ack", sought)
+        with pytest.raises(MtsError) as caught:
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+    assert caught.value.code == "position_moved"
+    assert host.ended == ["abort"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_after_a_seek_during_the_commit_the_reader_goes_on_from_there(counts: bool) -> None:
+    host, client = await filled(2)
+    async with client.subscribe("orders", durable="d", ack="manual") as orders:
+        feed = orders._intake.feed
+        assert isinstance(feed, OrderedFeed)
+
+        def sought(act: Callable[[], HttpResponse]) -> HttpResponse:
+            answered = act() if counts else _error(409, "transaction_conflict")
+            host.durables["d"].move(0)
+            feed._moved()
+            return answered
+
+        delivery = await anext(orders)
+        host.once("/commit", sought)
+        with contextlib.nullcontext() if counts else pytest.raises(MtsError, match="transaction_conflict"):
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+        assert feed._ledger.acked == 0, "what is read next was not acked"
+        again = [await anext(orders) for _ in range(2)]
+        assert [one.sequence for one in again] == [1, 2]
+        await again[1].ack()
+    assert host.durables["d"].position == 2
+
+
+async def test_a_handler_does_not_ack_in_its_transaction_what_another_has_in_hand() -> None:
+    host = TransactionHost()
+    client = host.client()
+    await client.publish_batch("orders", [Item(str(n), headers={"partition": str(n % 2)}) for n in range(2)])
+    second_done = asyncio.Event()
+    refused: list[str] = []
+
+    async def handle(delivery: AsyncDelivery) -> None:
+        if delivery.sequence == 1:
+            await second_done.wait()
+        try:
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+        except MtsError as error:
+            refused.append(error.code)
+            raise
+        finally:
+            second_done.set()
+
+    with pytest.raises(MtsError, match="message 2"):
+        await client.subscribe("orders", durable="d", idle=0).run(handle, concurrency=2)
+    assert refused == ["bad_request"]
+    assert host.ended == ["abort", "commit"]
+    assert host.durables["d"].position == 1
 
 
 async def test_an_ordered_reader_does_not_go_on_over_a_message_whose_transaction_failed() -> None:

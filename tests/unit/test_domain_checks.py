@@ -51,16 +51,22 @@ def test_a_subject_is_made_of_safe_letters(name: str) -> None:
 
 @given(st.text(max_size=300))
 def test_no_other_subject_passes(name: str) -> None:
-    fits = 0 < len(name) <= 240 and name[0] not in "._-" and set(name) <= set(NAME_LETTERS)
+    fits = name and len(name.removesuffix(".dlq")) <= 240 and name[0] not in "._-" and set(name) <= set(NAME_LETTERS)
     if fits:
         assert check_subject(name) == name
     else:
         assert refused(check_subject, name).details["field"] == "subject"
 
 
-@pytest.mark.parametrize("name", ["", "a\n", "a/b", "..", "a" * 241, "ä", "a b", "a\x00", "%41"])
+@pytest.mark.parametrize("name", ["", "a\n", "a/b", "..", "a" * 241, "a" * 241 + ".dlq", "ä", "a b", "a\x00", "%41"])
 def test_these_are_no_subjects(name: str) -> None:
     refused(check_subject, name)
+
+
+@pytest.mark.parametrize("length", [1, 237, 240])
+def test_the_dead_letter_subject_of_every_subject_can_be_named(length: int) -> None:
+    letters = check_subject("a" * length) + ".dlq"
+    assert check_subject(letters) == letters
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=200), max_size=80))

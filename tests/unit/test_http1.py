@@ -222,12 +222,13 @@ async def once_a_connection(it: Peer, reader: asyncio.StreamReader, writer: asyn
 
 
 @pytest.mark.parametrize(("method", "options"), [("GET", {}), ("PUT", {"body": b"x"}), ("POST", {"retry_stale": True})])
-async def test_a_stale_connection_is_replaced_and_nobody_notices(
+async def test_a_stale_connection_is_replaced_and_the_answer_says_so(
     client: HttpClient, method: str, options: dict[str, object]
 ) -> None:
     async with peer(once_a_connection) as it:
-        for _ in range(3):
-            assert (await client.request(method, it.url, **options)).body == b"ok"  # type: ignore[arg-type]
+        for resent in (False, True, True):
+            answer = await client.request(method, it.url, **options)  # type: ignore[arg-type]
+            assert (answer.body, answer.resent) == (b"ok", resent)
         assert it.connections == 3
 
 

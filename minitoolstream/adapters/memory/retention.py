@@ -10,6 +10,7 @@ from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.limits import MAX_TTL_SECONDS
 from minitoolstream.domain.message import Extent
 from minitoolstream.domain.retention import MAX_CLOCK_DRIFT_SECONDS, Hold, Retention, SweepStep
+from minitoolstream.domain.subject import DEAD_LETTERS
 
 PER_TRANSACTION = 500
 
@@ -121,5 +122,11 @@ class MemoryRetention:
     def _due(self, subject: str) -> list[Extent]:
         if not self.config["enabled"]:
             return []
-        life = self.ttls.get(subject) or self.config["channels"].get(subject) or self.config["default_ttl"]
+        life = self._life(subject)
         return [row for row in self._metadata.rows_of(subject) if row.create_at < self._now() - life]
+
+    def _life(self, subject: str) -> int:
+        own = self.ttls.get(subject) or self.config["channels"].get(subject)
+        origin = subject.removesuffix(DEAD_LETTERS)
+        default = int(self.config["default_ttl"])
+        return own or (default if origin == subject else max(default, self._life(origin)))

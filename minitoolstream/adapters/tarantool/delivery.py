@@ -150,7 +150,7 @@ class TarantoolDelivery:
 
     async def tick(self, limit: int) -> int:
         done = await self._tarantool.call("consumers_tick", limit)
-        return max(int(done["sessions_dropped"] + done["dead_lettered"]), int(done["more"]))
+        return max(int(done["sessions_dropped"] + done["dead_lettered"] + done["cleared"]), int(done["more"]))
 
 
 def _page(found: Mapping[str, Any]) -> ExtentPage:
