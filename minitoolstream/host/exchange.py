@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from minitoolstream.api.app import Response, sent_headers
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.host.incoming import Headers, Incoming
 from minitoolstream.host.router import Endpoint
 from minitoolstream.host.streaming import DisconnectedError, send_stream, until_left
@@ -70,8 +70,11 @@ class Exchange:
         """The whole body, or `too_large` as soon as it is known to pass the limit."""
         declared = self.headers.get("content-length")
         if declared is None:
-            if "transfer-encoding" not in self.headers:
+            coding = self.headers.get("transfer-encoding")
+            if coding is None:
                 return b""
+            if coding.lower() != "chunked":
+                raise bad_request("of transfer codings, this server knows `chunked` alone", field="transfer-encoding")
         elif int(declared) > endpoint.limit:
             raise endpoint.too_large()
         whole = self._incoming.whole_body()

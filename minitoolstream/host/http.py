@@ -66,7 +66,7 @@ class HttpConnection(asyncio.Protocol):
         self._current: Incoming | None = None
         self._ahead: deque[Incoming] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._in_head = False
+        self._in_head = self._repeats_head = self._skipped_body = False
         self._outside_bodies = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -130,9 +130,7 @@ class HttpConnection(asyncio.Protocol):
     def _parse(self, data: bytes | memoryview) -> None:
         self._is_body = False
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # nobody has to change the protocol because we were asked to; what follows is not read
+            self._feed(data)
         except httptools.HttpParserError:
             self._refuse()
             return
@@ -144,6 +142,29 @@ class HttpConnection(asyncio.Protocol):
             self._hang_up()
         elif self._in_head and self._head_timer is None:
             self._await_head()
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as asked:
+                data = data[asked.args[0] :]
+                self._read_without_upgrade()
+
+    def _read_without_upgrade(self) -> None:
+        """Nobody has to change the protocol when asked to, and Java's client asks with each POST. The parser then skips
+        the body: another one, of which nobody asks it, reads on behind the same head."""
+        incoming = self._arriving
+        assert incoming is not None
+        headers = incoming.headers
+        framing = [
+            f"{name}: {headers[name]}\r\n" for name in ("content-length", "transfer-encoding") if name in headers
+        ]
+        self._parser = httptools.HttpRequestParser(self)
+        self._skipped_body, self._repeats_head = False, True
+        self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
+        self._repeats_head = False
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -162,6 +183,8 @@ class HttpConnection(asyncio.Protocol):
     # -- the parser's side
 
     def on_message_begin(self) -> None:
+        if self._repeats_head:
+            return
         self._in_head = True
         self._outside_bodies = 0
         self._url = b""
@@ -178,12 +201,14 @@ class HttpConnection(asyncio.Protocol):
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
+        if self._repeats_head:
+            return
         self._end_head()
         path, query = _split(self._url)
         parser = self._parser
         incoming = Incoming(self, parser.get_method().decode("ascii"), path, query, self._headers)
-        is_last = parser.get_http_version() == "1.0" or parser.should_upgrade()
-        incoming.keep_alive = not is_last and parser.should_keep_alive()
+        incoming.keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
+        self._skipped_body = parser.should_upgrade()
         self._arriving = incoming
         if self._current is None and not self._is_full:
             self._start(incoming)
@@ -203,6 +228,8 @@ class HttpConnection(asyncio.Protocol):
             self._pause_reading()
 
     def on_message_complete(self) -> None:
+        if self._skipped_body:
+            return
         incoming, self._arriving = self._arriving, None
         assert incoming is not None
         incoming.complete = True

@@ -162,6 +162,14 @@ async def test_a_body_in_pieces_is_put_together() -> None:
     assert got.json["body"] == "hello"
 
 
+async def test_a_body_in_a_coding_that_nobody_undoes_is_refused() -> None:
+    host = await open_host()
+    headers = {"transfer-encoding": "gzip, chunked"}
+    got = await call(host, "POST", "/v1/subjects/a/messages", [b"\x1f\x8b"], headers=headers)
+    assert (got.status, got.code, got.headers["connection"]) == (400, "bad_request", "close")
+    assert "`chunked` alone" in got.json["error"]["message"]
+
+
 @pytest.mark.parametrize("body", [[b"he", Client.LEAVES], [Client.LEAVES]])
 async def test_a_body_that_ends_early_reaches_no_route(body: list[bytes | Client]) -> None:
     reached = []

@@ -182,10 +182,12 @@ async def test_the_answer_to_a_head_request_has_no_body() -> None:
         assert (await answer_of(reader))[1] == b"hello"
 
 
-@pytest.mark.parametrize("how", [b"Connection: close", b"Connection: Upgrade\r\nUpgrade: h2c"])
-async def test_a_client_that_wants_to_close_or_change_is_answered_and_closed(how: bytes) -> None:
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAQ\r\n"
+
+
+async def test_a_client_that_wants_to_close_is_answered_and_closed() -> None:
     async with serving(hello) as (_, (reader, writer)):
-        writer.write(GET.replace(b"Host: h", how))
+        writer.write(GET.replace(b"Host: h", b"Connection: close"))
         head, body = await answer_of(reader)
         assert (b"connection: close" in head, body) == (True, b"hello")
         assert await reader.read() == b""
@@ -200,9 +202,11 @@ async def test_a_header_cannot_smuggle_another_one_in() -> None:
         assert await reader.read() == b""
 
 
+@pytest.mark.parametrize("upgrade", [b"", UPGRADE])
 @pytest.mark.parametrize("size", [0, 5, 1_000_000])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_bodies_of_any_length_arrive(size: int, chunked: bool) -> None:
+async def test_bodies_of_any_length_arrive(size: int, chunked: bool, upgrade: bytes) -> None:
+    """Also behind the wish for another protocol, which Java's client sends with each POST."""
     async with serving(echo) as (_, (reader, writer)):
         body = bytes(size)
         if chunked:
@@ -211,10 +215,31 @@ async def test_bodies_of_any_length_arrive(size: int, chunked: bool) -> None:
         else:
             kind, framed = b"Content-Length: %d" % size, body
         for _ in range(2):
-            writer.write(b"POST /a%2Fb?q=1 HTTP/1.1\r\nHost: h\r\n" + kind + b"\r\n\r\n" + framed)
+            writer.write(b"POST /a%2Fb?q=1 HTTP/1.1\r\nHost: h\r\n" + upgrade + kind + b"\r\n\r\n" + framed)
             head, told = await answer_of(reader)
             assert b"x-length: %d\r\n" % size in head
             assert told.startswith(b"POST /a%2Fb q=1 " + (b"whole" if size < 1000 else b"pieces"))
+
+
+async def test_who_asks_for_another_protocol_and_sends_in_pieces_and_ahead_is_read_as_all_others() -> None:
+    post = b"POST /x HTTP/1.1\r\n" + UPGRADE + b"Content-Length: 5\r\n\r\nhello"
+    get = GET.replace(b"Host: h\r\n", UPGRADE)
+    async with serving(echo) as (_, (reader, writer)):
+        sent = (post + get) * 3 + post
+        for at in range(len(sent)):
+            writer.write(sent[at : at + 1])
+            await asyncio.sleep(0)
+        bodies = [(await answer_of(reader))[1] for _ in range(7)]
+        assert [body.split()[-1] for body in bodies] == [b"hello", *[bodies[1].split()[-1], b"hello"] * 3]
+        writer.write(sent)
+        assert [(await answer_of(reader))[1].split()[-1] for _ in range(7)][::2] == [b"hello"] * 4
+
+
+async def test_a_wish_for_a_tunnel_is_refused_and_what_follows_is_not_read() -> None:
+    async with serving(hello) as (_, (reader, writer)):
+        writer.write(b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n" + GET)
+        assert (await answer_of(reader))[0].startswith(b"HTTP/1.1 400 ")
+        assert await reader.read() == b""
 
 
 async def test_a_client_that_asks_first_is_told_to_go_on_when_its_body_is_wanted() -> None:
