@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from minitoolstream.services.core import Core
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.follow_subjects import follow_subjects
+from minitoolstream.services.forget_deleted import forget_deleted
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import run_batches
 
@@ -19,11 +21,11 @@ async def tend_catalog(core: Core) -> Mapping[str, int]:
     failure is raised at the end."""
     if not core.peers.peers():
         return {}
-    done: dict[str, int] = {}
+    done: Counter[str] = Counter()
     failures: list[Exception] = []
-    for duty in (_follow, _expire, _batch, _reconcile):
+    for duty in (_follow, _forget, _expire, _batch, _reconcile):
         try:
-            done |= await duty(core)
+            done.update(await duty(core))
         except Exception as failure:
             _log.warning("%s did not run to its end: %s", duty.__name__.strip("_"), failure)
             failures.append(failure)
@@ -35,6 +37,10 @@ async def tend_catalog(core: Core) -> Mapping[str, int]:
 async def _follow(core: Core) -> Mapping[str, int]:
     held, let_go = await follow_subjects(core)
     return {"held": held, "let_go": let_go}
+
+
+async def _forget(core: Core) -> Mapping[str, int]:
+    return {"let_go": await forget_deleted(core)}
 
 
 async def _expire(core: Core) -> Mapping[str, int]:
