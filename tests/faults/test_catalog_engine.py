@@ -29,8 +29,9 @@ from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
-from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, catalog_settings, cid
+from tests.catalog_kit import ALICE, BOB, OPERATOR, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
+from tests.unit.test_catalog_migrations import BODIES, live_on, rows_of_the_first_version
 from tests.unit.test_services_copy_races import Meanwhile
 
 pytestmark = pytest.mark.xdist_group("cassandra")
@@ -66,19 +67,17 @@ async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(
     settings = catalog_settings(tmp_path, cassandra_server)
     old = store_of(settings, 1)
     assert await old.migrate() == ["1.0.0"]
-    key = (cid(1).prefix, cid(1).binary)
-    row = {"mh_prefix": key[0], "cid_bin": key[1], "owner": "alice", "rf": 1, "created_at": NOON, "status": 0}
-    names = ", ".join(row)
-    marks = ", ".join("?" * len(row))
-    await old._session.ask(f"INSERT INTO {old._keyspace}.pins_by_cid ({names}) VALUES ({marks})", list(row.values()))
+    for put in (row for body in BODIES for row in rows_of_the_first_version(body)):
+        names, marks = ", ".join(put.row), ", ".join("?" * len(put.row))
+        insert = f"INSERT INTO {old._keyspace}.{put.table.name} ({names}) VALUES ({marks})"
+        await old._session.ask(insert, list(put.row.values()))
     await old.close()
     runners = [store_of(settings), store_of(settings)]
     applied = await asyncio.gather(*(runner.migrate() for runner in runners))
     assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0"]]
-    kit = catalog_kit(tmp_path, "eu", settings=settings)
+    kit = catalog_kit(tmp_path, "eu", "us", settings=settings)
     assert (await kit.store.versions())[1] == []
-    changed = await update_pin(kit.core, ALICE, cid(1), Wish(name="old"))
-    assert (changed.pin.version, changed.pin.created_at) == (1, NOON)
+    await live_on(kit)
     for store in (*runners, kit.store):
         await store.close()
 
