@@ -101,7 +101,9 @@ async def test_copies_at_a_peer_that_was_away_from_the_configuration_are_found_a
     await run(kit, 120)
     kit.peers.known["eu"] = place
     assert holders(kit) == {"eu"}
-    eu.client_put("cid/of somebody else", b"not ours")
+    foreign = [f"cid/{name}" for name in (CID.text.upper(), "of somebody else")]
+    for name in foreign:
+        eu.client_put(name, BODY)
     hours_later(kit, 0.9)
     assert (await check_catalog(kit.core, deep=True, mend=True)).found == []
     hours_later(kit, 1.1)
@@ -109,7 +111,7 @@ async def test_copies_at_a_peer_that_was_away_from_the_configuration_are_found_a
     assert (await check_catalog(kit.core, deep=True)).found == [stray]
     assert (await check_catalog(kit.core, deep=True, mend=True)).mended == 1
     await run(kit)
-    assert list(eu.objects) == ["cid/of somebody else"]
+    assert list(eu.objects) == foreign
     assert (await check_catalog(kit.core, deep=True)).found == []
 
 
