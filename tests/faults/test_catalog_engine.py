@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from minitoolstream.adapters.catalog.migrations import Migration, read_migration
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
-from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Wish
@@ -181,40 +178,6 @@ async def test_a_batch_on_cassandra_is_one_and_ends(kit: CatalogKit) -> None:
         lives = ", ".join(f"TTL({column})" for column in columns.split(", "))
         for row in await store._session.run(f"SELECT {lives} FROM {store._keyspace}.{table.name}"):
             assert all(life is not None and 0 < life <= LIFE for life in row), table.name
-
-
-def kill_after(lines: int, database: str, folder: Path) -> None:
-    """A reconciler that is killed at its n-th write. By its clock, the claims of the one before have ended."""
-    command = [sys.executable, "-m", "tests.faults.catalog_child", database, str(folder), str(lines)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        seen = [child.stdout.readline() for _ in range(lines)]
-        child.send_signal(signal.SIGKILL)
-    assert all(seen), "it ended before it was killed"
-
-
-async def test_a_reconciler_killed_at_random_leaves_a_clean_catalog(
-    keyspace: Settings, kit: CatalogKit, tmp_path: Path
-) -> None:
-    """Peers of the child are in its memory: what it made is made again, which any reconciler must be able to."""
-    bodies = [f"killed {number}".encode() for number in range(8)]
-    for body in bodies:
-        kit.peers.stores["eu"].client_put(f"cid/{cid_of(body)}", body)
-        await create_pin(kit.core, ALICE, cid_of(body), Wish(rf=2))
-    database = keyspace["catalog.database"]
-    for lines in (3, 9, 13, 16):
-        await asyncio.to_thread(kill_after, lines, database, tmp_path)
-    kit.advance(86_400 * 365 * 50)  # claims of the dead have ended, whatever the child's clock said
-    for _ in range(3):
-        await reconcile_copies(kit.core)
-        kit.advance(4000)
-    report = await check_catalog(kit.core)
-    mine = {cid_of(body).text for body in bodies}
-    assert [one for one in report.found if one.cid in mine] == []
-    for body in bodies:
-        row = await kit.store.get(PLACEMENTS, (cid_of(body).prefix, cid_of(body).binary))
-        assert row is not None
-        assert row["actual"] == row["desired"]
 
 
 async def answered(work: Any) -> Any:
