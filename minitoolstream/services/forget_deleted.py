@@ -44,12 +44,14 @@ async def _follow(core: Core, holder: str) -> int:
     after = await place_of(core, NAME) or ""
     while True:
         records, more = await list_deletions(core, after, _PAGE)
+        settled = None
         for record in records:
             deletion_id, what = cast(str, record["id"]), cast(dict[str, Any], record["what"])
             is_over = made_at_ms(deletion_id) < until_ms
             gone += await _forget(core, [int(one) for one in what["sequences"]], is_over=is_over)
-            if is_over and not await set_place(core, NAME, holder, deletion_id):
-                return gone
+            settled = deletion_id if is_over else settled
+        if settled and not await set_place(core, NAME, holder, settled):
+            return gone
         if more is None or not await take_claim(core, NAME, holder):
             return gone
         after = more
