@@ -40,7 +40,6 @@ from minitoolstream.config import load_settings
 from minitoolstream.host.serve import worker_count
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 Scenario = Callable[[Bench], list[Row] | tuple[list[Row], list[GrowthPoint]]]
 
 
@@ -104,7 +103,6 @@ def main() -> int:
         runs = {table: _measure(table, options.only, bench) for table in TABLES}
     for table, run in _whole(runs, options).items():
         _write(run, table.name, table.title, as_json=options.json)
-        report.update_page(run, PAGE, table.name)
     if rest := [run for table, run in runs.items() if run.rows and table not in _whole(runs, options)]:
         rows, growth_points = [row for run in rest for row in run.rows], [one for run in rest for one in run.growth]
         _write(report.Run(rest[0].machine, rows, growth_points), TRIAL, "A trial", as_json=options.json)

@@ -1,4 +1,4 @@
-"""Tables and JSON of a run, and the block of docs/performance.md that shows it."""
+"""Tables and JSON of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from bench.errors import BenchError
 from bench.rows import GrowthPoint, Row
 
 _UNITS = {
@@ -102,16 +101,6 @@ def write(run: Run, folder: Path, name: str, title: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(f"# {title}\n\n{document(run)}")
     (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
-
-
-def update_page(run: Run, page: Path, name: str) -> None:
-    """Replace the block between the markers; the rest of the page is written by hand."""
-    begin, end = f"<!-- {name}: written by `make bench` -->", f"<!-- end of {name} -->"
-    before, begun, rest = page.read_text().partition(begin)
-    _, ended, after = rest.partition(end)
-    if not begun or not ended:
-        raise BenchError(f"{page} has no block for {name}")
-    page.write_text(f"{before}{begin}\n{document(run)}{end}{after}")
 
 
 def number(value: float | None) -> str:

@@ -129,9 +129,11 @@ class ImportParts:
     store: ImportStore
     source: LegacySource
     payloads: PayloadStore | None
+    metadata: TarantoolMetadata
 
     async def close(self) -> None:
         await self.source.close()
+        await self.metadata.close()
         if self.payloads is not None:
             await self.payloads.close()
         await self.core.close()
@@ -153,6 +155,7 @@ async def open_import(settings: Settings, place: LegacyPlace) -> ImportParts:
         TarantoolImport(metadata.connection),
         LegacyTarantool(place.tarantool, place.user, place.password, settings["tarantool.timeout"]),
         None if is_ours else S3Payloads.from_settings(there),
+        metadata,
     )
 
 

@@ -13,7 +13,6 @@ from minitoolstream.config import load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import bucket as buckets
 from minitoolstream.stack import cassandra, mariadb, minio, tarantool
-from minitoolstream.stack.apt import unpacked
 from minitoolstream.stack.credentials import new_access_key, new_secret
 from minitoolstream.stack.get_cassandra import find_cassandra, get_cassandra
 from minitoolstream.stack.get_mariadb import find_mariadb
@@ -23,7 +22,7 @@ from minitoolstream.stack.minio import Credentials, Webhook
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import write_private
 from minitoolstream.stack.processes import Launch, ProcessId, send, start, stop, wait_gone, wait_until_ready
-from minitoolstream.stack.program import Program, on_path
+from minitoolstream.stack.program import Program
 from tests.certificates import certificate
 
 READY_WITHIN = 90.0
@@ -248,12 +247,3 @@ def start_mariadb(folder: Path) -> MariadbServer:
     server = MariadbServer(replace(launch, command=command), port=port, password=password, ca_file=str(own.file))
     server.start()
     return server
-
-
-def chromium_program() -> Program:
-    """Debian's Chromium; run it with its `environ` (Playwright: `executable_path=` and `env=`)."""
-    program = on_path("chromium") or unpacked("chromium", "chromium")
-    assert program, "Chromium is missing: these tests need it; `make test` gets it"
-    # What lies in usr/bin is a script that looks for the real one under the root.
-    unwrapped = program.path.parent.parent / "lib" / "chromium" / "chromium"
-    return Program(unwrapped if unwrapped.exists() else program.path, program.origin, program.environ)

@@ -16,10 +16,11 @@ from grpc_health.v1 import health_pb2
 
 from bench.errors import BenchError
 from bench.generator import Grpc, LoadResult, Plan, Request
-from bench.measure import Bench, Sample, Variant, cpu_microseconds, ratio_row
+from bench.measure import Bench, Variant, cpu_microseconds, ratio_row
 from bench.processes import Peak, cpu_seconds
-from bench.rows import Floor, Row, median_latency
+from bench.rows import Floor, Row
 from bench.scenarios.loads import expect_receipts, inline, raw_put
+from bench.scenarios.targets import repeat, target_row
 from minitoolstream.connector._stubs import Stub
 from minitoolstream.pb import egress_v1_pb2 as egress
 from minitoolstream.pb import ingress_v1_pb2 as ingress
@@ -137,8 +138,10 @@ def _cpu(bench: Bench, server: GrpcServer, variant: Variant) -> Row:
 
 def _publishes(bench: Bench, server: GrpcServer) -> Row:
     rate = 1000
-    samples = _repeat(bench, publish(bench, server, 10 * KB, 256, rate), rate)
-    return _target("grpc-target-publish", f"spec: {rate:,} Publish calls a second (10 KB), p95", samples, 50)
+    samples = repeat(bench, publish(bench, server, 10 * KB, 256, rate), rate)
+    return target_row(
+        "grpc-target-publish", f"spec: {rate:,} Publish calls a second (10 KB), p95", samples, Floor(50, at_most=True)
+    )
 
 
 def _errors(bench: Bench, server: GrpcServer) -> Row:
@@ -186,39 +189,24 @@ def _reads(bench: Bench, server: GrpcServer) -> Row:
     def plan(count: int) -> Plan:
         return Plan(in_flight=256, count=count, requests=requests, rate=rate)
 
-    samples = _repeat(bench, Variant("gRPC read", plan, check), rate)
-    return _target("grpc-target-read", f"spec: {rate} Fetch calls a second (10 KB with payload), p95", samples, 100)
+    samples = repeat(bench, Variant("gRPC read", plan, check), rate)
+    return target_row(
+        "grpc-target-read",
+        f"spec: {rate} Fetch calls a second (10 KB with payload), p95",
+        samples,
+        Floor(100, at_most=True),
+    )
 
 
 def _connections(bench: Bench, server: GrpcServer) -> Row:
     connections = 1000
     count = connections * (2 if bench.quick else 5)
     samples = [bench.once(publish(bench, server, KB, connections), count) for _ in range(bench.rounds)]
-    row = _target("grpc-connections", f"spec: {connections:,} gRPC connections at once (Publish, 1 KB)", samples, 0)
+    row = target_row(
+        "grpc-connections", f"spec: {connections:,} gRPC connections at once (Publish, 1 KB)", samples, None
+    )
     row.unit, row.value, row.floor, row.rounds = "n", connections, Floor(connections), ()
     return row
-
-
-def _repeat(bench: Bench, variant: Variant, rate: int) -> list[Sample]:
-    bench.once(variant, rate // 2)
-    samples = [bench.once(variant, int(rate * max(1.0, bench.seconds))) for _ in range(bench.rounds)]
-    slow = ", ".join(f"{one.result.latency_ms['p95']:.1f}" for one in samples)
-    bench.say(f"{variant.name} at {rate}/s: p95 {slow} ms")
-    return samples
-
-
-def _target(key: str, measure: str, samples: list[Sample], most_ms: float) -> Row:
-    values = [one.result.latency_ms["p95"] for one in samples]
-    return Row(
-        key=key,
-        measure=measure,
-        unit="ms",
-        value=statistics.median(values),
-        floor=Floor(most_ms, at_most=True) if most_ms else None,
-        rounds=values,
-        rate=statistics.median(one.result.rate for one in samples),
-        latency_ms=median_latency([one.result.latency_ms for one in samples]),
-    )
 
 
 def _stream(bench: Bench, server: GrpcServer) -> list[Row]:

@@ -23,9 +23,9 @@ def run(bench: Bench) -> list[Row]:
 
 def _publishes(bench: Bench) -> Row:
     rate = 1000
-    samples = _repeat(bench, inline(bench, SUBJECT, 10 * KB, 256, rate=rate), rate)
+    samples = repeat(bench, inline(bench, SUBJECT, 10 * KB, 256, rate=rate), rate)
     measure = f"spec: {rate:,} publishes a second (inline, 10 KB), p95"
-    return _row("target-publish", measure, samples, Floor(50, at_most=True))
+    return target_row("target-publish", measure, samples, Floor(50, at_most=True))
 
 
 def _reads(bench: Bench) -> Row:
@@ -45,9 +45,9 @@ def _reads(bench: Bench) -> Row:
     def plan(count: int) -> Plan:
         return Plan(in_flight=256, count=count, requests=requests, rate=rate, capture=True)
 
-    samples = _repeat(bench, Variant("read", plan, check), rate)
+    samples = repeat(bench, Variant("read", plan, check), rate)
     measure = f"spec: {rate} reads a second (10 KB with payload), p95"
-    return _row("target-read", measure, samples, Floor(100, at_most=True))
+    return target_row("target-read", measure, samples, Floor(100, at_most=True))
 
 
 def _connections(bench: Bench) -> Row:
@@ -58,12 +58,13 @@ def _connections(bench: Bench) -> Row:
     ]
     bench.say(f"{connections} connections: all answered")
     measure = f"spec: {connections:,} connections at once (inline, 1 KB)"
-    row = _row("target-connections", measure, samples, None)
+    row = target_row("target-connections", measure, samples, None)
     row.unit, row.value, row.floor, row.rounds = "n", connections, Floor(connections), ()
     return row
 
 
-def _repeat(bench: Bench, variant: Variant, rate: int) -> list[Sample]:
+def repeat(bench: Bench, variant: Variant, rate: int) -> list[Sample]:
+    """On a schedule, after half a second of warm-up."""
     bench.once(variant, rate // 2)
     samples = [bench.once(variant, int(rate * max(1.0, bench.seconds))) for _ in range(bench.rounds)]
     slow = ", ".join(f"{one.result.latency_ms['p95']:.1f}" for one in samples)
@@ -71,7 +72,7 @@ def _repeat(bench: Bench, variant: Variant, rate: int) -> list[Sample]:
     return samples
 
 
-def _row(key: str, measure: str, samples: Sequence[Sample], floor: Floor | None) -> Row:
+def target_row(key: str, measure: str, samples: Sequence[Sample], floor: Floor | None) -> Row:
     values = [one.result.latency_ms["p95"] for one in samples]
     return Row(
         key=key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import msgspec
 
@@ -17,8 +17,7 @@ from minitoolstream.services import catalog_figures, run_batches
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.follow_subjects import hold_messages
 from minitoolstream.services.list_pins import list_by_time, list_pins
-from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
-from minitoolstream.services.pin_message import content_of
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, pin_sequence, replace_pin, update_pin
 from minitoolstream.services.tend_catalog import tend_catalog
 
 app = App("catalog")
@@ -52,15 +51,13 @@ async def make_pin(request: Request) -> Response:
     body = parse.decode(request.body, schema_catalog.PinRequest)
     actor, wish = parse_catalog.actor_of(request), parse_catalog.wish_of(body)
     if (body.cid is None) == (body.sequence is None):
-        raise bad_request("say what to pin: cid or sequence, not both", field="cid")
+        raise bad_request("say what to pin: either cid or sequence", field="cid")
     if body.cid is not None:
-        cid = read_cid(body.cid)
+        state, created = await create_pin(request.core, actor, read_cid(body.cid), wish, body.operation_id)
     else:
         _operators_only(request)  # whose payload it is, and by its id what is in it, an owner need not know
         sequence = check_number(body.sequence, "sequence")
-        cid, source = await content_of(request.core, sequence)
-        wish = replace(wish, source=source, message=sequence)
-    state, created = await create_pin(request.core, actor, cid, wish, body.operation_id)
+        state, created = await pin_sequence(request.core, actor, sequence, wish, body.operation_id)
     return answer(show_catalog.pin(state), 201 if created else 200)
 
 
@@ -296,14 +293,10 @@ async def ipfs_get(request: Request) -> Response:
     status=202,
 )
 async def ipfs_replace(request: Request) -> Response:
-    """The new one is there before the old one goes."""
     old, actor = parse_catalog.cid_of(request, "requestid"), parse_catalog.actor_of(request)
     body = parse.decode(request.body, schema_catalog.IpfsPin)
-    cid = parse_catalog.whole_cid(body.cid)
-    await get_pin(request.core, actor, old)
-    state, _ = await create_pin(request.core, actor, cid, Wish(name=body.name, metadata=body.meta))
-    if cid != old:
-        await delete_pin(request.core, actor, old)
+    wish = Wish(name=body.name, metadata=body.meta)
+    state = await replace_pin(request.core, actor, old, parse_catalog.whole_cid(body.cid), wish)
     return answer(show_catalog.ipfs_status(state), 202)
 
 

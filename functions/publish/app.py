@@ -13,6 +13,7 @@ from minitoolstream.api import (
     show_transactions,
 )
 from minitoolstream.api.app import App, Request, Response, answer
+from minitoolstream.api.own_headers import ANY_HEADER
 from minitoolstream.domain.checks import check_headers, check_producer
 from minitoolstream.domain.media_types import FRAMES, JSON_LINES, JSON_MESSAGE
 from minitoolstream.domain.message import wire_number
@@ -125,6 +126,7 @@ async def create_part_urls(request: Request) -> Response:
         **PRODUCER_HEADERS,
         **ROUTING_HEADERS,
         **TRANSACTION_HEADERS,
+        ANY_HEADER: ("string", "a header of the message, whose name stands for the `*`"),
     },
 )
 async def publish_message(request: Request) -> Response:

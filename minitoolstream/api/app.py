@@ -16,6 +16,7 @@ from chalice import app as chalice
 from minitoolstream.api.auth import CATALOG, BearerGuard, OwnersGuard
 from minitoolstream.api.cors import Cors
 from minitoolstream.api.errors import error_response
+from minitoolstream.api.own_headers import check_own_headers
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import MAX_ANSWER_BYTES
 from minitoolstream.request_id import request_id
@@ -75,8 +76,8 @@ class Route:
     """A route with what OpenAPI says about it.
 
     `also` are further statuses that carry the same answer. `query` and `headers` map names to a JSON type (or
-    a whole JSON schema) and a description; query parameters that are not listed are refused. `raw_body` are
-    the media types that are taken as they are, `json_type` is that of `request`, `body_needed` says
+    a whole JSON schema) and a description; query parameters and `X-Mts-` headers that are not listed are refused.
+    `raw_body` are the media types that are taken as they are, `json_type` is that of `request`, `body_needed` says
     whether that may be left out. `waits`: it may take long, and shall end when the client leaves. `may_lack`: what
     it shows need not exist, though its path names nothing.
     """
@@ -169,6 +170,7 @@ async def _guarded(app: App, route: Route, request: Request) -> tuple[Response, 
         owners = settings["catalog.tokens"] or {} if app.app_name == f"mts-{CATALOG}" else {}
         request.principal = OwnersGuard(guard, owners).principal_of(request.headers)
         _check_query(route, request)
+        check_own_headers(request.headers, route.headers)
         return await route.handler(request)
 
     request_id.set(request.request_id)

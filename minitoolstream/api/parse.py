@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from minitoolstream.api.app import Request
+from minitoolstream.api.own_headers import HEADER_PREFIX, check_own_headers
 from minitoolstream.api.schema import InlineRequest, PartsRequest, UploadRequest, UploadsRequest
 from minitoolstream.domain.checks import (
     check_content_type,
@@ -38,8 +39,8 @@ from minitoolstream.domain.subject_settings import check_codec
 from minitoolstream.domain.transaction import check_transaction_id
 from minitoolstream.domain.upload import UploadSpec
 
-_HEADER_PREFIX = "x-mts-header-"
 _TRANSACTION = "x-mts-transaction-id"
+_TAKEN_WITH_JSON = frozenset({_TRANSACTION})
 _KEY = "idempotency-key"
 _MD5_LENGTH = 32
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
@@ -141,6 +142,7 @@ def inline_of(request: Request) -> InlineMessage:
     if key is not None:
         key = check_idempotency_key(key)
     if headers.get("content-type", "").partition(";")[0].strip() == JSON_MESSAGE:
+        check_own_headers(headers, _TAKEN_WITH_JSON, "; in a JSON message it is a field of the body")
         message = _inline(subject_of(request), decode(request.body, InlineRequest))
     else:
         message = _raw_inline(request)
@@ -158,9 +160,9 @@ def inline_of(request: Request) -> InlineMessage:
 def _raw_inline(request: Request) -> InlineMessage:
     headers = request.headers
     own = {
-        _utf8(name.removeprefix(_HEADER_PREFIX), name): _utf8(value, name)
+        _utf8(name.removeprefix(HEADER_PREFIX), name): _utf8(value, name)
         for name, value in headers.items()
-        if name.startswith(_HEADER_PREFIX)
+        if name.startswith(HEADER_PREFIX)
     }
     epoch = headers.get("x-mts-epoch")
     producer_id, seqno, number = check_producer(

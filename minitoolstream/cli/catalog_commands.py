@@ -243,8 +243,13 @@ def _pin_text(found: Any) -> str:
     about += [f"failed   {peer}{reasons.get(peer, '')}" for peer in found.placement.failed]
     if found.again_at:
         about.append(f"again    {found.again_at}")
-    if found.name:
-        about.append(f"name     {found.name}")
+    lines = {
+        "name": found.name,
+        "size": None if found.size is None else human_size(found.size),
+        "tags": ", ".join(found.tags),
+        "zones": ", ".join(found.zones),
+    }
+    about += [f"{name:<8} {shown}" for name, shown in lines.items() if shown]
     if found.expires_at:
         about.append(f"expires  {found.expires_at}")
     return "\n".join(about)

@@ -15,7 +15,7 @@ import msgspec
 
 from minitoolstream.cli.output import Exit, emit, json_option, note
 from minitoolstream.cli.retention_text import attention_lines
-from minitoolstream.cli.shapes import peer_problems
+from minitoolstream.cli.shapes import peer_problems, printable, when_text
 from minitoolstream.config import Settings, find_home, load_settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.retention import Retention
@@ -79,12 +79,12 @@ def _migrate_catalog(settings: Settings) -> None:
 
 def _show_log(error: MtsError) -> None:
     lines = error.details.pop("log_tail", [])
-    if not lines:
+    if "log" not in error.details:
         return
-    note(f"\nThe end of {error.details.get('log')}:")
+    note(f"\nThe end of {error.details['log']}:")
     for line in lines:
         note(f"    {line}")
-    error.details.setdefault("hint", "mend what the log says and run `mts up` again; `mts logs` shows more")
+    error.details.setdefault("hint", "mend what the log says and run `mts up` again")
 
 
 def _try_this(url: str, subject: str, sequence: int) -> str:
@@ -211,7 +211,8 @@ def _needs_attention(report: dict[str, Any]) -> Iterator[str]:
     if report.get("missing"):
         yield f"! rows whose payload is missing: {report['missing']}; `mts fsck` names them"
     for event in report.get("rejected_events", []):
-        yield f"rejected: {event.get('at')} {event.get('object_name')}: {event.get('reason')}"
+        about = printable(f"{event.get('object_name')}: {event.get('reason')}")
+        yield f"rejected: {when_text(event.get('at'))} {about}"
 
 
 def _recovery(report: dict[str, Any]) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import msgspec
 
 from minitoolstream.api import schema
@@ -24,6 +22,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.upload import Receipt, State
 from minitoolstream.net.http1 import HttpError
 
+_PUBLISHED = frozenset({State.COMMITTED, State.STORED})
 _GONE = frozenset({"not_found", "payload_missing", "upload_final", "upload_incomplete"})
 
 
@@ -55,7 +54,7 @@ class Upload:
         self._progress.add(0)  # hashing a large file takes a while: show that something happens
         receipt = await self._go_on() or await self._start()
         self._forget()
-        if receipt.state in (State.COMMITTED, State.STORED):
+        if receipt.state in _PUBLISHED:
             return receipt
         reason = f": {receipt.reason}" if receipt.reason else ""
         details = {"upload_id": receipt.upload_id, "reason": receipt.reason}
@@ -69,21 +68,35 @@ class Upload:
         self._remember(ticket)
         try:
             if ticket.parts:
-                return await self._in_parts(ticket.upload_id, ticket.parts, {})
+                return await self._in_parts(ticket.upload_id, ticket.parts)
             return await self._in_one(ticket)
         except MtsError as error:
             if error.retryable:
                 raise  # the ticket is good for another try, by this call or a later one
-            await self._abort(ticket.upload_id)
+            try:
+                receipt = await self._give_up(ticket.upload_id)
+            except MtsError:
+                raise error from None  # nobody knows what became of it: a later call asks again
             self._forget()
+            if receipt:
+                return receipt
             if error.code == "forbidden" and ticket.parts is None and again:  # its only URL has expired
                 self._progress.reset()
                 return await self._start(again=False)
             raise
 
-    async def _in_parts(self, upload_id: str, form: schema.Parts, arrived: Arrived) -> Receipt:
-        upload = PartsUpload(self._transport, self._source, upload_id, form, self._progress)
-        return await upload.run(arrived, self._concurrency)
+    async def _in_parts(self, upload_id: str, form: schema.Parts | None = None) -> Receipt:
+        arrived: Arrived = {}
+        try:
+            if form is None:
+                form, arrived = await self._calls.parts(upload_id)
+            upload = PartsUpload(self._transport, self._source, upload_id, form, self._progress)
+            return await upload.run(arrived, self._concurrency)
+        except MtsError as error:
+            receipt = await self._calls.receipt(upload_id) if error.code == "upload_final" else None
+            if receipt is None or receipt.state is State.OPEN:  # of an open one, the ticket has expired
+                raise
+            return receipt
 
     async def _in_one(self, ticket: schema.Ticket) -> Receipt:
         backoff = self._transport.retry.start()
@@ -135,18 +148,19 @@ class Upload:
         if remembered is None:
             return None
         receipt = None
-        if remembered.facts == self._facts():
+        same = remembered.facts == self._facts()
+        if same:
             try:
                 receipt = await self._finish(remembered)
             except MtsError as error:
                 if error.code not in _GONE:
                     raise
-        if receipt and receipt.state in (State.COMMITTED, State.STORED):
+        if receipt and receipt.state in _PUBLISHED:
             return receipt
-        await self._abort(remembered.upload_id)
+        receipt = await self._give_up(remembered.upload_id)
         self._forget()
         self._progress.reset()
-        return None
+        return receipt if same else None
 
     async def _finish(self, remembered: Remembered) -> Receipt | None:
         receipt = await self._calls.receipt(remembered.upload_id)
@@ -154,8 +168,7 @@ class Upload:
             return receipt
         if not remembered.multipart:
             return await self._landed(remembered.upload_id)
-        form, arrived = await self._calls.parts(remembered.upload_id)
-        return await self._in_parts(remembered.upload_id, form, arrived)
+        return await self._in_parts(remembered.upload_id)
 
     def _remember(self, ticket: schema.Ticket) -> None:
         if self._slot:
@@ -170,7 +183,14 @@ class Upload:
         mtime = self._source.mtime_ns if isinstance(self._source, FileSource) else 0
         return msgspec.json.encode([self._source.size, mtime, self._announced]).decode()
 
-    async def _abort(self, upload_id: str) -> None:
-        """Tidy up, as well as it goes: a ticket left open expires by itself."""
-        with contextlib.suppress(MtsError):
+    async def _give_up(self, upload_id: str) -> Receipt | None:
+        """Abort it, so that what arrives late is no second message. The receipt if it was committed before."""
+        try:
             await self._calls.abort(upload_id)
+        except MtsError as error:
+            if error.code == "upload_final":
+                receipt = await self._calls.receipt(upload_id)
+                return receipt if receipt.state in _PUBLISHED else None
+            if error.code != "not_found":
+                raise
+        return None

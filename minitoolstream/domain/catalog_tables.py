@@ -149,7 +149,8 @@ SUBJECTS = _table(
     "subjects",
     ("slice",),
     ("subject",),
-    "slice tinyint; subject text; next_sequence bigint; first_sequence bigint; noted_at timestamp",
+    "slice tinyint; subject text; next_sequence bigint; first_sequence bigint; noted_at timestamp; rf tinyint; "
+    "zones set<text>",
 )
 REFS_BY_SUBJECT = _table(
     "refs_by_subject",

@@ -9,6 +9,7 @@ from typing import Any
 from minitoolstream.api.app import Request, Response, Route
 from minitoolstream.api.cors import Cors
 from minitoolstream.api.errors import error_response
+from minitoolstream.api.own_headers import check_own_headers
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MIB
@@ -83,6 +84,7 @@ class Dispatcher:
         exchange.endpoint = endpoint
         principal = endpoint.guard.principal_of(headers) if endpoint.guard else None
         query = parse_query(exchange.query, endpoint.query)
+        check_own_headers(headers, endpoint.headers)
         try:
             return await self._handle(exchange, endpoint, params, query, principal)
         finally:

@@ -31,11 +31,13 @@ class Endpoint:
     payload: bool = False
     names: tuple[str, ...] = field(init=False)
     query: frozenset[str] = field(init=False)
+    headers: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         segments = self.route.path.split("/")
         object.__setattr__(self, "names", tuple(part[1:-1] for part in segments if part[:1] == "{"))
         object.__setattr__(self, "query", frozenset(self.route.query))
+        object.__setattr__(self, "headers", frozenset(self.route.headers))
 
     def too_large(self) -> MtsError:
         """The error for a body above the limit; for a payload it says which way is open to it."""

@@ -10,8 +10,7 @@ from minitoolstream.domain.catalog_tables import EVENTS, PARTITION_STATS, STATS
 from minitoolstream.domain.cid import Cid, signed_byte
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
-from minitoolstream.services.place_copies import ALL
-from minitoolstream.services.watch_peers import peer_rows
+from minitoolstream.services.place_copies import ALL, is_full, peer_rows
 
 _NAMES = ("pins", "copied", "removed", "copied_bytes")
 _SLICES = 256
@@ -63,7 +62,7 @@ async def read_peers(core: Core) -> list[PeerFigures]:
             peer.weight,
             rows[peer.id],
             _value(counted),
-            rows[peer.id].get("full_until") is not None and rows[peer.id]["full_until"] > now,
+            is_full(rows[peer.id], now),
         )
         for peer, counted in zip(known, held, strict=True)
     ]

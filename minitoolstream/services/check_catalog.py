@@ -15,7 +15,8 @@ from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.core import Core
 from minitoolstream.services.find_strays import adopt, find_strays
-from minitoolstream.services.follow_subjects import begin_of, copies_of, is_followed
+from minitoolstream.services.follow_subjects import begin_of, copies_of, hold_again, is_followed
+from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import COPIED, desired_of, expires, listed, live_peers, look_at
 
@@ -50,6 +51,7 @@ class _Check:
         self._deep = deep
         self._now = core.wall()
         self._peers: list[Peer] = []
+        self._patience = Patience()
         self.report = CatalogReport()
 
     async def run(self) -> CatalogReport:
@@ -164,8 +166,11 @@ class _Check:
         for peer in sorted(placement["actual"] & known):
             self.report.copies += 1
             try:
+                self._patience.check(peer)
                 there = await self._core.peers.payloads(peer).find(key_of(pin.cid))
+                self._patience.answered(peer)
             except MtsError as error:
+                self._patience.failed(peer, error)
                 await self._tell("peer not reached", pin.cid, [], f"{peer}: {error.message}")
                 continue
             fits = there is not None and placement["size"] in (None, there.size)
@@ -204,6 +209,9 @@ class _Check:
             pin = await find_pin(self._core, cid)
             if (pin is None or (pin.ended and pin.owner == NOBODY)) and self._old(row["created_at"]):
                 await self._tell("held by a message, and not pinned", cid, [], row["ref"])
+                if self._mend:
+                    await hold_again(self._core, cid, row["ref"])
+                    self.report.mended += 1
 
 
 async def check_catalog(core: Core, *, mend: bool = False, deep: bool = False) -> CatalogReport:

@@ -9,12 +9,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minitoolstream.domain.errors import MtsError
+from msgspec.structs import replace
+
+from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.keys import PACK_PREFIX
 from minitoolstream.domain.object_event import ObjectCreated, Rejected
 from minitoolstream.domain.subject import upload_id_of
-from minitoolstream.domain.upload import Receipt, State, StoredObject
-from minitoolstream.ports import MetadataStore, Metrics
+from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload
+from minitoolstream.ports import MetadataStore, Metrics, ObjectInfo
+from minitoolstream.request_id import request_id
 from minitoolstream.services.core import Core
 
 _log = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ class _Waiting:
     stored: StoredObject
     answer: asyncio.Future[Receipt | None]
     since: float
+    request_id: str | None
 
 
 class Committer:
@@ -50,7 +54,7 @@ class Committer:
         """What became of the upload; None when nobody knows it."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Receipt | None] = loop.create_future()
-        self._queue.append(_Waiting(stored, answer, loop.time()))
+        self._queue.append(_Waiting(stored, answer, loop.time(), request_id.get()))
         self._crowd.enter()
         try:
             if self._calling is None:
@@ -85,6 +89,7 @@ class Committer:
 
     async def _commit(self) -> None:
         batch = [self._queue.popleft() for _ in range(min(_PER_CALL, len(self._queue)))]
+        request_id.set(batch[0].request_id)  # not that of whoever began this task
         try:
             receipts = await self._metadata.commit_uploads([waiting.stored for waiting in batch])
         except Exception as error:  # every caller gets it; the next call is made all the same
@@ -102,6 +107,8 @@ class Committer:
             if receipt and receipt.state is State.COMMITTED and not receipt.duplicate:
                 committed += 1
                 self._remember(waiting.stored.upload_id, receipt)
+            elif receipt and receipt.state is State.REJECTED:
+                self._metrics.rejected((receipt.reason or "rejected").partition(":")[0])
             if not waiting.answer.done():
                 waiting.answer.set_result(receipt)
         self._metrics.committed(committed)
@@ -159,9 +166,15 @@ async def commit_created(core: Core, record: ObjectCreated | Rejected) -> Receip
             receipt = await core.committer.commit(StoredObject(upload_id, stored.name, stored.size))
     if receipt is None:
         await reject(core, record.object_name, "unknown_upload")
-    elif receipt.state is State.REJECTED:
-        core.metrics.rejected((receipt.reason or "rejected").partition(":")[0])
     return receipt
+
+
+async def commit_found(core: Core, upload: Upload, stored: ObjectInfo) -> Receipt:
+    """Commit an open upload whose object was found in the store."""
+    committed = await core.committer.commit(StoredObject(upload.id, upload.object_name, stored.size))
+    if committed is None:
+        raise not_found("this upload ended while it was being completed", upload_id=upload.id)
+    return replace(committed, duplicate=False)
 
 
 async def reject(core: Core, object_name: str, reason: str) -> None:

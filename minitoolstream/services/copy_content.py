@@ -11,14 +11,15 @@ from typing import TypeVar
 
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.limits import MAX_PARTS, MIB
+from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import messages_of
 from minitoolstream.domain.pin import Pin
-from minitoolstream.ports import PayloadStore
+from minitoolstream.ports import PayloadStore, StoredPart
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import refs_of
+from minitoolstream.services.read_ahead import part_length, read_ahead
 
 T = TypeVar("T")
 PREFIX = "cid/"
@@ -168,14 +169,18 @@ async def _must_be_there(cid: Cid, target: PayloadStore, key: str) -> None:
 async def _copy_parts(cid: Cid, target: PayloadStore, key: str, source: Source, size: int) -> None:
     multipart = await at_target(target.create_multipart(key, content_type=_TYPE, metadata={}))
     made = False
+
+    async def read(first: int, last: int) -> bytes:
+        return await source.store.get_range(source.key, source.first + first, source.first + last)
+
     try:
-        parts, digest, length = [], hashlib.sha256(), max(PART, -(-size // MAX_PARTS))
-        for number, at in enumerate(range(0, size, length), 1):
-            last = source.first + min(at + length, size) - 1
-            body = await source.store.get_range(source.key, source.first + at, last)
-            digest.update(body)
-            parts.append(await at_target(target.put_part(key, multipart, number, body)))
-            del body  # not two at a time
+        parts: list[StoredPart] = []
+        digest = hashlib.sha256()
+        async with contextlib.aclosing(read_ahead(read, size, part_length(size, PART))) as pieces:
+            async for body in pieces:
+                await asyncio.to_thread(digest.update, body)
+                parts.append(await at_target(target.put_part(key, multipart, len(parts) + 1, body)))
+                del body  # not three at a time
         _check(cid, digest.digest())
         made = await at_target(target.complete_multipart(key, multipart, parts))
     finally:

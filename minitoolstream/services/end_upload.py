@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
-from minitoolstream.domain.errors import MtsError, not_found
-from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload
+from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.upload import Receipt, State, Upload
 from minitoolstream.ports import StoredPart
+from minitoolstream.services.commit_uploads import commit_found
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects
 from minitoolstream.services.get_receipt import known_upload
@@ -29,10 +28,7 @@ async def complete_upload(core: Core, upload_id: str) -> Receipt:
     stored = await core.payloads.find(upload.object_name)
     if stored is None:
         raise MtsError("upload_incomplete", "the payload is not in the store yet", {"upload_id": upload_id})
-    committed = await core.committer.commit(StoredObject(upload.id, upload.object_name, stored.size))
-    if committed is None:
-        raise not_found("this upload ended while it was being completed", upload_id=upload_id)
-    return replace(committed, duplicate=False)
+    return await commit_found(core, upload, stored)
 
 
 async def _finish_multipart(core: Core, upload: Upload) -> None:

@@ -4,13 +4,15 @@ Messages are followed behind a cursor, off the way of any publish; whoever dies 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from minitoolstream.domain.catalog_tables import REFS_BY_SUBJECT, SUBJECTS
+from minitoolstream.domain.catalog_tables import REFS, REFS_BY_SUBJECT, SUBJECTS
 from minitoolstream.domain.cid import Cid, cid_of_sha256, read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.message import Extent, Placed, messages_of
@@ -25,9 +27,15 @@ from minitoolstream.services.place_copies import live_peers
 
 _ALL = 0
 _MOST = 1000
-_PAGE = 200
+_PAGE = 100
+"""Messages that are held, or let go, between two looks at the clock and the claim."""
+_AT_ONCE = 16
+"""Of a page. Each may have up to 8 MiB of its payload read."""
+_TURN = 20.0
+"""Seconds that a run stays with the messages of a subject which come, and with those which go: others wait for it."""
 _PART = 1 << 20
 _MAYBE_COMING = timedelta(seconds=60)
+T = TypeVar("T")
 Keep = Callable[[], Awaitable[bool]]
 """Takes the subject's claim for longer; False when it is another's by now."""
 _log = logging.getLogger(__name__)
@@ -94,9 +102,10 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
             forgotten = True
             return 0, 0
         copies = await copies_of(core, subject)
-        held = await _hold_new(core, row, copies, keep) if copies else 0
-        gone = await _let_go_old(core, row, keep, everything=copies is None)
-        if copies is None and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
+        place = await _begin_again(core, row, copies)
+        held = await _hold_new(core, subject, place, copies, keep) if copies else 0
+        gone, all_gone = await _let_go_old(core, row, keep, everything=copies is None)
+        if copies is None and all_gone and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
             # Not when it was noted again meanwhile: then its setting is coming, or there.
             expected = {"noted_at": row["noted_at"]}
             forgotten = await core.catalog.delete_if(SUBJECTS, (_ALL, subject), expected)
@@ -114,17 +123,47 @@ async def copies_of(core: Core, subject: str) -> Copies | None:
         return None
 
 
-async def _hold_new(core: Core, row: Row, copies: Copies, keep: Keep) -> int:
-    subject, start, held = row["subject"], int(row["next_sequence"] or 1), 0
+async def _begin_again(core: Core, row: Row, copies: Copies | None) -> int:
+    """Where its messages are followed from: the first again when other copies are asked for than before, or none, so
+    that those which were let go are held when they are asked for again. Written before anything is let go."""
+    place = int(row["next_sequence"] or 1)
+    wanted = {"rf": copies.rf, "zones": frozenset(copies.zones or ())} if copies else {"rf": None, "zones": frozenset()}
+    if any(row[name] != value for name, value in wanted.items()):
+        place = 1
+        await core.catalog.write([Put(SUBJECTS, {**_place(row["subject"], place), **wanted})])
+    return place
+
+
+def _place(subject: str, sequence: int) -> Row:
+    return {"slice": _ALL, "subject": subject, "next_sequence": sequence}
+
+
+async def _hold_new(core: Core, subject: str, start: int, copies: Copies, keep: Keep) -> int:
+    held, end = 0, time.monotonic() + _TURN
     while True:
         page = await core.metadata.get_messages(subject, start, _PAGE)
-        for extent in page.extents:
-            held += await _hold(core, extent, copies)
+        found = [(extent, placed) for extent in page.extents for placed in messages_of(extent)]
+        held += sum(await _each(lambda one: _hold(core, *one, copies), found))
         if page.next_sequence > start:
             start = page.next_sequence
-            await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "next_sequence": start})])
-        if not await keep() or not page.extents:
+            await core.catalog.write([Put(SUBJECTS, _place(subject, start))])
+        if not await keep() or not page.extents or time.monotonic() > end:
             return held
+
+
+async def _each(act: Callable[[T], Awaitable[bool]], items: Iterable[T]) -> list[bool]:
+    """The claim is kept until all have ended, also when one fails."""
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: T) -> bool:
+        async with at_once:
+            return await act(item)
+
+    outcomes = await asyncio.gather(*map(one, items), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in outcomes if isinstance(outcome, bool)]
 
 
 async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) -> int:
@@ -145,57 +184,72 @@ async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) ->
 async def _note(core: Core, placed: Placed, cid: Cid, copies: Copies) -> None:
     sequence, subject = int(placed.message.sequence), placed.message.subject
     entry = {"subject": subject, "part": part_of(sequence), "sequence": sequence, "cid_bin": cid.binary}
-    await core.catalog.write([Put(REFS_BY_SUBJECT, entry)])
-    await hold_content(core, cid, reference_of(placed, copies.rf, frozenset(copies.zones or ())))
+    async with core.turns.turn(cid):  # many that change one row at once would be told to try again
+        await core.catalog.write([Put(REFS_BY_SUBJECT, entry)])
+        await hold_content(core, cid, reference_of(placed, copies.rf, frozenset(copies.zones or ())))
 
 
-async def _hold(core: Core, extent: Extent, copies: Copies) -> int:
-    held = 0
+async def _hold(core: Core, extent: Extent, placed: Placed, copies: Copies) -> bool:
     if extent.missing or extent.unverified:
-        return 0
-    for placed in messages_of(extent):
-        if is_too_large(extent, placed):
-            continue
-        try:
-            cid = await cid_of_message(core, extent, placed)
-        except MtsError as error:
-            if error.code != "payload_missing":
-                raise
-            _log.warning("message %s has no copies: %s", placed.message.sequence, error.message)
-            continue
+        return False
+    try:
+        cid = await _cid(core, extent, placed)
+    except MtsError as error:
+        if error.code != "payload_missing":
+            raise
+        _log.warning("message %s has no copies: %s", placed.message.sequence, error.message)
+        return False
+    if cid is not None:
         await _note(core, placed, cid, copies)
-        held += 1
-    return held
+    return cid is not None
 
 
-async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> int:
-    """Messages go from the head of their subject: what lies before its first one is gone. With `everything`, also
-    those whose digests somebody told before they were followed."""
-    subject, first = row["subject"], int(row["first_sequence"] or 1)
-    end = int(row["next_sequence"] or 1)
-    if not everything:
-        page = await core.metadata.get_messages(subject, 0, 1)
-        there = [extent.sequence - extent.count + 1 for extent in page.extents]
-        end = min([*there, page.next_sequence])
+async def _cid(core: Core, extent: Extent, placed: Placed) -> Cid | None:
+    if not is_too_large(extent, placed):
+        return await cid_of_message(core, extent, placed)
+    sequence = int(placed.message.sequence)
+    told = await core.catalog.get(REFS_BY_SUBJECT, (extent.subject, part_of(sequence), sequence))
+    return read_binary(told["cid_bin"]) if told else None
+
+
+async def hold_again(core: Core, cid: Cid, reference: str) -> None:
+    """A message that is said to hold a content does so, or is not said to any more."""
+    sequence = int(reference.removeprefix("message/"))
+    extent = await core.metadata.get_message(sequence)
+    copies = await copies_of(core, extent.subject) if extent is not None else None
+    if extent is None or copies is None or extent.missing or extent.unverified:
+        await core.catalog.write([Delete(REFS, (cid.binary, reference))])
+        return
+    (placed,) = messages_of(extent)
+    await _note(core, placed, cid, copies)
+
+
+async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> tuple[int, bool]:
+    """How many, and whether that is all. Messages go from the head of their subject: what lies before its first one is
+    gone. With `everything`, also those whose digests somebody told before they were followed."""
+    subject, first, over = row["subject"], int(row["first_sequence"] or 1), time.monotonic() + _TURN
+    page = await core.metadata.get_messages(subject, 0, 1)
+    there = [extent.sequence - extent.count + 1 for extent in page.extents]
+    end = page.watermark + 1 if everything else min([*there, page.next_sequence])
     gone = 0
-    until = () if everything else (end - 1,)
-    for part in range(part_of(first), part_of(max(first, end - 1)) + 1 + everything):
-        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=until):
-            for entry in entries:
-                await let_go_of(core, subject, entry)
+    for part in range(part_of(first), part_of(max(first, end - 1)) + 1):
+        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=(end - 1,)):
+            await _each(lambda entry: let_go_of(core, subject, entry), entries)
             gone += len(entries)
-            if not await keep():
-                return gone
-    if end > first:
+            if not await keep() or time.monotonic() > over:
+                return gone, False
+    if end > first and not everything:  # else they may be held again
         await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": end})])
-    return gone
+    return gone, True
 
 
-async def let_go_of(core: Core, subject: str, entry: Row) -> None:
+async def let_go_of(core: Core, subject: str, entry: Row) -> bool:
     """The list's entry goes last: it leads to the reference."""
     cid, sequence = read_binary(entry["cid_bin"]), entry["sequence"]
-    await let_go(core, cid, [f"message/{sequence}"])
+    async with core.turns.turn(cid):
+        ended = await let_go(core, cid, [f"message/{sequence}"])
     await core.catalog.write([Delete(REFS_BY_SUBJECT, (subject, part_of(sequence), sequence))])
+    return ended
 
 
 async def followed(core: Core) -> AsyncIterator[list[str]]:

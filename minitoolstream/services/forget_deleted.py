@@ -75,5 +75,6 @@ async def _let_go(core: Core, entry: Row, *, is_over: bool) -> bool:
     if is_over:
         await let_go_of(core, entry["subject"], entry)
     elif held:
-        await let_go(core, cid, [name])
+        async with core.turns.turn(cid):
+            await let_go(core, cid, [name])
     return held

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 
 from minitoolstream.domain.ceiling import next_ceiling
 from minitoolstream.domain.checks import check_headers
 from minitoolstream.domain.consumer import ConsumerSettings, check_durable
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.domain.subject import check_subject
-from minitoolstream.ports import ObjectAbout, PayloadStore
+from minitoolstream.ports import ObjectAbout, PayloadStore, StoredPart
 from minitoolstream.ports.legacy import ImportRow, ImportStore, LegacyMessage, LegacySource
 from minitoolstream.services.core import Core
 from minitoolstream.services.put_once import put_once
 from minitoolstream.services.raise_ceiling import announce
+from minitoolstream.services.read_ahead import part_length, read_ahead
 
 PAGE = 500
 _AT_ONCE = 16
@@ -142,15 +145,19 @@ async def _copy(target: PayloadStore, source: PayloadStore, name: str, about: Ob
     if await target.find(name) is not None:
         return
     multipart_id = await target.create_multipart(name, content_type=kind, metadata={})
+    made = False
     try:
-        parts = []
-        for number, first in enumerate(range(0, about.size, _PIECE), 1):
-            piece = await source.get_range(name, first, min(first + _PIECE, about.size) - 1)
-            parts.append(await target.put_part(name, multipart_id, number, piece))
-        await target.complete_multipart(name, multipart_id, parts)
-    except BaseException:
-        await target.abort_multipart(name, multipart_id)
-        raise
+        parts: list[StoredPart] = []
+        pieces = read_ahead(partial(source.get_range, name), about.size, part_length(about.size, _PIECE))
+        async with aclosing(pieces):
+            async for piece in pieces:
+                parts.append(await target.put_part(name, multipart_id, len(parts) + 1, piece))
+        made = await target.complete_multipart(name, multipart_id, parts)
+    finally:
+        if not made:
+            await target.abort_multipart(name, multipart_id)
+    if not made and await target.find(name) is None:
+        raise unavailable(f"the object store lost the parts of {name}; run the import again")
 
 
 async def _take_positions(

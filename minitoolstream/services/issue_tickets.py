@@ -12,6 +12,7 @@ from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import MAX_PARTS, MIB, PARTS_PER_PAGE
 from minitoolstream.domain.upload import Receipt, Upload, UploadSpec
 from minitoolstream.ports import NewUpload, SignedRequest, StoredPart
+from minitoolstream.services.commit_uploads import commit_found
 from minitoolstream.services.core import Core
 from minitoolstream.services.signature_life import within_session
 
@@ -46,7 +47,7 @@ async def issue_tickets(core: Core, subject: str, specs: Sequence[UploadSpec]) -
     created = await core.metadata.create_uploads(subject, sized)
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def of_parts(upload: Upload) -> Ticket:
+    async def of_parts(upload: Upload) -> Ticket | Receipt:
         async with limit:
             return await _multipart_ticket(core, upload, urls=max(1, PARTS_PER_PAGE // len(created)))
 
@@ -86,11 +87,14 @@ def size_of_part(upload: Upload, number: int) -> int:
     return min(upload.part_size, upload.size - (number - 1) * upload.part_size)
 
 
-async def _multipart_ticket(core: Core, upload: Upload, urls: int) -> Ticket:
+async def _multipart_ticket(core: Core, upload: Upload, urls: int) -> Ticket | Receipt:
     if upload.multipart_id is None:
         upload = await ensure_multipart(core, upload)
     else:
-        upload, _ = await living_multipart(core, upload)
+        living = await living_multipart(core, upload)
+        if isinstance(living, Receipt):
+            return living
+        upload, _ = living
     upload = within_session(core, upload)
     numbers = range(1, min(part_count(upload), urls) + 1)
     return Ticket(upload, parts=[sign_part(core, upload, number) for number in numbers])
@@ -109,14 +113,17 @@ async def ensure_multipart(core: Core, upload: Upload) -> Upload:
     return known
 
 
-async def living_multipart(core: Core, upload: Upload) -> tuple[Upload, list[StoredPart]]:
-    """The upload, with a multipart that the store knows unless the object is there, and the parts that have arrived."""
+async def living_multipart(core: Core, upload: Upload) -> tuple[Upload, list[StoredPart]] | Receipt:
+    """The upload, with a multipart that the store knows, and the parts that have arrived. Or the receipt: where the
+    parts were joined and nobody lived to commit the object, that happens now, since no part could be sent any more."""
     upload = await ensure_multipart(core, upload)
     assert upload.multipart_id is not None
     parts = await core.payloads.list_parts(upload.object_name, upload.multipart_id)
-    if parts is None and await core.payloads.find(upload.object_name) is None:
-        upload = await ensure_multipart(core, await forget_multipart(core, upload, upload.multipart_id))
-    return upload, parts or []
+    if parts is not None:
+        return upload, parts
+    if stored := await core.payloads.find(upload.object_name):
+        return await commit_found(core, upload, stored)
+    return await ensure_multipart(core, await forget_multipart(core, upload, upload.multipart_id)), []
 
 
 async def forget_multipart(core: Core, upload: Upload, lost: str) -> Upload:

@@ -13,7 +13,7 @@ from minitoolstream.services.make_backup import backup_if_due
 from minitoolstream.services.reconcile_uploads import reconcile
 from minitoolstream.services.run_ticks import run_ticks
 from minitoolstream.services.sweep_expired import sweep_expired
-from minitoolstream.services.tend_catalog import tend_catalog
+from minitoolstream.services.tend_catalog import DUTIES
 from minitoolstream.services.write_journal import write_journal
 
 
@@ -54,7 +54,7 @@ JOBS = (
     Job("sweep", _expire, "ttl.check_interval"),
     Job("reconcile", _reconcile, "reconcile.interval"),
     Job("journal", _write_journal, "journal.interval"),
-    Job("catalog", tend_catalog, "catalog.interval"),
+    *(Job(name, duty, "catalog.interval") for name, duty in DUTIES.items()),
     # Whether one is due, the newest in the bucket says. One that failed is made up for soon.
     Job("backup", _back_up, "backup.interval", longest_pause=60.0),
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from minitoolstream.domain.catalog_tables import BY_PEER, PINS, PLACEMENTS
-from minitoolstream.domain.cid import Cid
-from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.cid import Cid, read_cid
+from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.pin import (
     NOBODY,
     QUEUED,
@@ -25,11 +25,12 @@ from minitoolstream.domain.pin import (
     stale,
     status_of,
 )
-from minitoolstream.domain.placement import check_rf, next_look
+from minitoolstream.domain.placement import Peer, check_rf, next_look
 from minitoolstream.ports.catalog import Change, Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.operations import Operation
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.place_copies import (
     count,
     event,
@@ -84,22 +85,47 @@ async def create_pin(
     core: Core, actor: Actor, cid: Cid, wish: Wish, operation_id: str | None = None
 ) -> tuple[PinState, bool]:
     """The pin, and whether it is new. One that its owner has already is changed to what is asked for."""
-    now = core.wall()
-    check_wish(wish, now)
-    peers = await live_peers(core)
-    rf = check_rf(rf_of(core, wish), peers, wish.zones or ())
     operation = Operation(core, actor.owner, operation_id, "create", cid.text, *_words(wish))
-    if (answer := await operation.answer()) is not None:
+    return await _create(core, actor, cid, wish, operation)
+
+
+async def pin_sequence(
+    core: Core, actor: Actor, sequence: int, wish: Wish, operation_id: str | None = None
+) -> tuple[PinState, bool]:
+    """The same, of a message's payload. A repeated operation is answered also when the message has gone."""
+    operation = Operation(core, actor.owner, operation_id, "create", sequence, *_words(wish))
+    if (answer := await operation.earlier()) is not None:
+        return await get_pin(core, actor, read_cid(answer["cid"])), bool(answer["created"])
+    cid, source = await content_of(core, sequence)
+    return await _create(core, actor, cid, replace(wish, source=source, message=sequence), operation)
+
+
+async def _create(core: Core, actor: Actor, cid: Cid, wish: Wish, operation: Operation) -> tuple[PinState, bool]:
+    if (answer := await operation.earlier()) is None:
+        check_wish(wish, core.wall())
+        peers, there = await asyncio.gather(live_peers(core), find_pin(core, cid))
+        _check_new(core, actor, wish, there, peers)
+        answer = await operation.begin()
+    if answer is not None:
         return await get_pin(core, actor, cid), bool(answer["created"])
     await _plan(core, cid, wish)
-    pin, before = await _write_new(core, actor, cid, wish, rf)
+    pin, before = await _write_new(core, actor, cid, wish, there=there, peers=peers)
     created = before is None or before.owner == NOBODY or before.ended
     changes, placement = await followers(core, pin, before, peers)
     at = max(pin.updated_at, pin.created_at)  # its owner sees what was done since it was made
     written = core.catalog.write([*changes, event(cid, at, "pinned", actor.owner, rf=pin.rf)])
     await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
-    await operation.done(created=created)
+    await operation.done(created=created, cid=cid.text)
     return PinState(pin, placement), created
+
+
+async def replace_pin(core: Core, actor: Actor, old: Cid, cid: Cid, wish: Wish) -> PinState:
+    """The new one is there before the old one goes."""
+    _check_owned(await _own(core, actor, old))
+    state, _ = await create_pin(core, actor, cid, wish)
+    if cid != old:
+        await delete_pin(core, actor, old)
+    return state
 
 
 async def get_pin(core: Core, actor: Actor, cid: Cid) -> PinState:
@@ -113,16 +139,17 @@ async def update_pin(
     core: Core, actor: Actor, cid: Cid, wish: Wish, *, version: int | None = None, operation_id: str | None = None
 ) -> PinState:
     """With `version`, only when that is the current one: of two that change it, one is told so."""
+    operation = Operation(core, actor.owner, operation_id, "update", cid.text, version, *_words(wish))
+    if await operation.earlier() is not None:
+        return await get_pin(core, actor, cid)
     now = core.wall()
     check_wish(wish, now)
     check_version(version)
-    operation = Operation(core, actor.owner, operation_id, "update", cid.text, version, *_words(wish))
-    if await operation.answer() is not None:
-        return await get_pin(core, actor, cid)
     before = await _own(core, actor, cid, version)
-    zones = before.own_zones if wish.zones is None else wish.zones
-    if wish.rf is not None or wish.zones is not None:
-        check_rf(before.own_rf if wish.rf is None else wish.rf, await live_peers(core), zones)
+    peers = await live_peers(core)
+    _check_again(before, wish, peers)
+    if await operation.begin() is not None:
+        return await get_pin(core, actor, cid)
     await _plan(core, cid, wish)
     for _ in range(TRIES):
         after = _changed(core, before, wish, await refs_of(core, cid))
@@ -131,7 +158,7 @@ async def update_pin(
         before = await _own(core, actor, cid, version)
     else:
         raise busy(cid)
-    changes, placement = await followers(core, after, before)
+    changes, placement = await followers(core, after, before, peers)
     await core.catalog.write([*changes, event(cid, now, "updated", actor.owner)])
     await operation.done(version=after.version)
     return PinState(after, placement)
@@ -140,13 +167,21 @@ async def update_pin(
 async def delete_pin(
     core: Core, actor: Actor, cid: Cid, version: int | None = None, operation_id: str | None = None
 ) -> None:
-    """Its copies go when no message holds it either."""
+    """Its copies go when no message holds it either. What only messages hold is nobody's to unpin."""
     check_version(version)
     operation = Operation(core, actor.owner, operation_id, "delete", cid.text, version)
-    if await operation.answer() is not None:
+    if await operation.earlier() is not None:
         return
     pin = await _own(core, actor, cid, version)
-    await end_pin(core, pin, actor.owner, "unpinned", lambda found: _check_own(actor, found, version))
+    _check_owned(pin)
+    if await operation.begin() is not None:
+        return
+
+    def check(found: Pin) -> None:
+        _check_own(actor, found, version)
+        _check_owned(found)
+
+    await end_pin(core, pin, actor.owner, "unpinned", check)
     await operation.done()
 
 
@@ -161,9 +196,7 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
         )
         after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
         if await change_pin(core, pin, after):
-            # What nobody had pinned stays in their list: an engine would let the deletion win over the same row.
-            kept = refs and pin.owner == NOBODY
-            rows: list[Change] = [] if kept else [unlisted(pin), *(listed(after) if refs else [])]
+            rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
             again = look_again(pin.cid, core.wall())
             await core.catalog.write([*rows, event(pin.cid, now, what, actor), again])
             return True
@@ -191,6 +224,11 @@ def _check_own(actor: Actor, pin: Pin, version: int | None) -> None:
         raise stale(pin, version)
 
 
+def _check_owned(pin: Pin) -> None:
+    if pin.owner == NOBODY:
+        raise not_found(f"only messages hold {pin.cid}: its copies go with them", cid=pin.cid.text)
+
+
 def _anothers(cid: Cid) -> MtsError:
     return MtsError("forbidden", f"{cid} is pinned by another owner")
 
@@ -204,28 +242,46 @@ async def _plan(core: Core, cid: Cid, wish: Wish) -> None:
     await core.catalog.write(ahead)
 
 
-async def _write_new(core: Core, actor: Actor, cid: Cid, wish: Wish, rf: int) -> tuple[Pin, Pin | None]:
-    """The pin as it is now, and as it was. `rf` is for one that is new: its owner's own keeps what is not named."""
-    now, first_wish = core.wall(), replace(wish, rf=rf)
+def _is_own(actor: Actor, pin: Pin | None) -> bool:
+    return pin is not None and pin.owner == actor.owner and not pin.ended
+
+
+def _check_new(core: Core, actor: Actor, wish: Wish, there: Pin | None, peers: Sequence[Peer]) -> None:
+    if there is not None and there.owner not in (NOBODY, actor.owner) and not there.ended:
+        raise _anothers(there.cid)
+    if there is None or not _is_own(actor, there):
+        check_rf(rf_of(core, wish), peers, wish.zones or ())
+    else:
+        _check_again(there, wish, peers)
+
+
+def _check_again(there: Pin, wish: Wish, peers: Sequence[Peer]) -> None:
+    """What is not named stays as it is, and must fit what is."""
+    if wish.rf is not None or wish.zones is not None:
+        rf = there.own_rf if wish.rf is None else wish.rf
+        check_rf(rf, peers, there.own_zones if wish.zones is None else wish.zones)
+
+
+async def _write_new(
+    core: Core, actor: Actor, cid: Cid, wish: Wish, *, there: Pin | None, peers: Sequence[Peer]
+) -> tuple[Pin, Pin | None]:
+    """The pin as it is now, and as it was."""
+    now, first_wish = core.wall(), replace(wish, rf=rf_of(core, wish))
     for _ in range(TRIES):
-        there, refs = await asyncio.gather(find_pin(core, cid), refs_of(core, cid))
+        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
         if there is None:
             fresh = _changed(core, Pin(cid, actor.owner, 1, QUEUED, None, now, now), first_wish, refs)
             fresh = replace(fresh, size=fresh.source[1] if fresh.source else None)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 return fresh, None
-            continue
-        if there.owner not in (NOBODY, actor.owner) and not there.ended:
-            raise _anothers(cid)
-        refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
-        if there.owner == actor.owner and not there.ended:
-            if wish.rf is None and wish.zones:
-                check_rf(there.own_rf, await live_peers(core), wish.zones)
-            after = _changed(core, there, wish, refs)
         else:
-            after = _changed(core, _taken_over(there, actor.owner, now), first_wish, refs)
-        if await change_pin(core, there, after):
-            return after, there
+            anew = not _is_own(actor, there)
+            pin = _taken_over(there, actor.owner, now) if anew else there
+            after = _changed(core, pin, first_wish if anew else wish, refs)
+            if await change_pin(core, there, after):
+                return after, there
+        there = await find_pin(core, cid)
+        _check_new(core, actor, wish, there, peers)
     raise busy(cid)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
@@ -10,7 +9,6 @@ from minitoolstream.config import Settings
 from minitoolstream.domain.retention import Retention
 from minitoolstream.services.core import Core
 
-_log = logging.getLogger(__name__)
 _KEYS = ("ttl.enabled", "ttl.default", "ttl.channels", "ttl.check_interval")
 _GRACE_KEYS = ("downloads.url_life", "backup.interval")
 

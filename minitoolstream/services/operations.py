@@ -9,7 +9,7 @@ from typing import Any
 from minitoolstream.domain.catalog_tables import OPERATIONS
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import check_operation
-from minitoolstream.ports.catalog import Put
+from minitoolstream.ports.catalog import Put, Row
 from minitoolstream.services.core import Core
 
 
@@ -22,13 +22,20 @@ class Operation:
         self._id = check_operation(operation_id)
         self._digest = hashlib.sha256(json.dumps(request, default=_plain, sort_keys=True).encode()).hexdigest()
 
-    async def answer(self) -> dict[str, Any] | None:
-        """That of the first call; None when there was none, or when it did not come to its end. Another request under
-        the same id is an error."""
+    async def earlier(self) -> dict[str, Any] | None:
+        """The answer of the first call; None when there was none, or when it did not come to its end. Asked before the
+        request is checked: what was right then is answered also when it would not be any more."""
+        return self._answer(await self._core.catalog.get(OPERATIONS, (self._key,))) if self._id is not None else None
+
+    async def begin(self) -> dict[str, Any] | None:
+        """From now on the id is this request's; the same answer, if somebody was faster."""
         if self._id is None:
             return None
         row = {"op_id": self._key, "owner": self._owner, "digest": self._digest, "created_at": self._core.wall()}
-        there = await self._core.catalog.put_new(OPERATIONS, row)
+        return self._answer(await self._core.catalog.put_new(OPERATIONS, row))
+
+    def _answer(self, there: Row | None) -> dict[str, Any] | None:
+        """Another request under the same id is an error."""
         if there is None:
             return None
         if there["digest"] != self._digest:

@@ -78,17 +78,27 @@ def unlisted(pin: Pin) -> Delete:
     return Delete(BY_OWNER, (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary))
 
 
+async def peer_rows(core: Core) -> dict[str, Row]:
+    """What is known of each peer that is configured."""
+    known = [peer.id for peer in core.peers.peers()]
+    rows = await core.catalog.get_many(PEERS, [(peer_id,) for peer_id in known])
+    unknown = {"state": None, "full_until": None}
+    return {peer_id: row or {"peer_id": peer_id, **unknown} for peer_id, row in zip(known, rows, strict=True)}
+
+
 async def live_peers(core: Core) -> list[Peer]:
     """Those that are configured and not lost; what is full takes no new copies."""
-    known = {peer.id: peer for peer in core.peers.peers()}
-    rows = await core.catalog.get_many(PEERS, [(peer_id,) for peer_id in known])
-    now, found = core.wall(), []
-    for peer, row in zip(known.values(), rows, strict=True):
-        if row is not None and row["state"] == "lost":
-            continue
-        full = row is not None and row["full_until"] is not None and row["full_until"] > now
-        found.append(Peer(peer.id, peer.zone, peer.weight, takes_new=not full))
-    return found
+    now, rows = core.wall(), await peer_rows(core)
+    return [
+        Peer(peer.id, peer.zone, peer.weight, takes_new=not is_full(rows[peer.id], now))
+        for peer in core.peers.peers()
+        if rows[peer.id]["state"] != "lost"
+    ]
+
+
+def is_full(row: Row, now: datetime) -> bool:
+    """Whether a peer takes no new copies for now."""
+    return row["full_until"] is not None and row["full_until"] > now
 
 
 def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset()) -> frozenset[str]:

@@ -20,6 +20,7 @@ from minitoolstream.domain.pack import Group, InlineMessage, Pack, build_pack
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.domain.upload import State
 from minitoolstream.ports import MetadataStore, Metrics, PackResult, PayloadStore
+from minitoolstream.request_id import request_id
 from minitoolstream.services.core import Core, ServerClock
 from minitoolstream.services.lane_cache import LaneCache
 from minitoolstream.services.retention_classes import RetentionClasses
@@ -33,7 +34,7 @@ _MARK_METADATA = 64  # a message's producer, key or group, beside their own leng
 _QUEUE_BYTES = 64 * MIB
 _LOOKED_AT = 64  # answers of a group, to learn where its subject's messages go
 
-Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]"]
+Waiting = tuple[InlineMessage, "asyncio.Future[PackResult]", str | None]  # the last is the id of its request
 
 
 class PackWriter:
@@ -122,7 +123,7 @@ class Packer:
         if self._queued_bytes + len(message.data) > _QUEUE_BYTES:
             raise MtsError("overloaded", "too many publishes are waiting for the object store; try again shortly")
         answer: asyncio.Future[PackResult] = asyncio.get_running_loop().create_future()
-        self._queue.append((message, answer))
+        self._queue.append((message, answer, request_id.get()))
         self._queued_bytes += len(message.data)
         first, second = self._tracks
         if not first.putting and not second.holds(message.subject):
@@ -142,7 +143,8 @@ class Packer:
             track.putting = False
             await _ended(before)
             return
-        subjects = {message.subject for message, _ in batch}
+        request_id.set(batch[0][2])  # not that of whoever began this task
+        subjects = {message.subject for message, *_ in batch}
         track.unfinished.append(subjects)
         try:
             pack, name = await self._put(track, batch, before)
@@ -150,7 +152,7 @@ class Packer:
         except Exception as error:  # every caller gets it; the next pack is served all the same
             _fail(batch, error)
         else:
-            for (_, answer), result in zip(batch, results, strict=True):
+            for (_, answer, _), result in zip(batch, results, strict=True):
                 if not answer.done():
                     answer.set_result(result)
         finally:
@@ -161,7 +163,7 @@ class Packer:
     ) -> tuple[Pack, str]:
         """Returns when this pack's commit may begin. The next PUT may as well: no more than one commit waits."""
         try:
-            pack = self.writer.build([message for message, _ in batch])
+            pack = self.writer.build([message for message, *_ in batch])
             return pack, await self.writer.put(pack)
         finally:
             await _ended(before)
@@ -180,7 +182,7 @@ class Packer:
         class_of = self.writer.retention.class_of
         wanted: object = None
         while self._queue and max(len(batch), len(others)) < MAX_MESSAGES_PER_PACK:
-            message, answer = self._queue[0]
+            message = self._queue[0][0]
             if other.holds(message.subject) or (batch and class_of(message.subject) != wanted):
                 others.append(self._queue.popleft())
                 continue
@@ -190,10 +192,9 @@ class Packer:
             metadata += metadata_size(message, codecs)
             if batch and (size > _PACK_BYTES or metadata > MAX_PACK_METADATA_BYTES):
                 break
-            self._queue.popleft()
+            batch.append(self._queue.popleft())
             self._queued_bytes -= len(message.data)
             codecs.setdefault(message.subject, message.codec)
-            batch.append((message, answer))
         self._queue.extendleft(reversed(others))
         return batch
 
@@ -237,7 +238,7 @@ def _fail(batch: Sequence[Waiting], error: Exception) -> None:
     if not isinstance(error, MtsError):
         _log.error("a pack failed", exc_info=error)
         error = MtsError("internal", "packing failed; the log says more")
-    for _, answer in batch:
+    for _, answer, _ in batch:
         if not answer.done():
             answer.set_exception(error)
 

@@ -100,11 +100,13 @@ async def reconcile_copies(core: Core) -> Counts:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
         run = Run(core, peers, share.holds, writing, asyncio.Semaphore(AT_ONCE), large)
         slices = (_slice(share, number, run, contents) for number in list(share.slices))
-        # The claim is kept until all have ended, also when one fails.
-        for ended in await asyncio.gather(*slices, return_exceptions=True):
-            if ended is not None:
-                raise ended
-    await _note(core, run.counts, time.monotonic() - began)
+        # The claim is kept until all have ended, also when one fails; and what was done counts.
+        problems = [ended for ended in await asyncio.gather(*slices, return_exceptions=True) if ended is not None]
+    try:
+        await _note(core, run.counts, time.monotonic() - began)
+    finally:
+        for problem in problems:  # the first one, whatever came behind it
+            raise problem
     return run.counts
 
 

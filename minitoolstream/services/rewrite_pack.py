@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 from minitoolstream.domain.deletion import Layout, lay_out
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.limits import MAX_PARTS, MIB
+from minitoolstream.domain.limits import MIB
 from minitoolstream.domain.pack import HEAD_PREFIX, head_length
 from minitoolstream.domain.subject import new_id, pack_name
 from minitoolstream.ports import RewritePlan, StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.publish_inline import PACK_CONTENT_TYPE
 from minitoolstream.services.put_once import put_once
+from minitoolstream.services.read_ahead import part_length
 
 _AT_ONCE = 8 * MIB
 _IN_ONE_PUT = 2 * _AT_ONCE
@@ -58,7 +59,7 @@ async def _store(core: Core, name: str, target: str, layout: Layout) -> None:
         await put_once(core.payloads, target, body, content_type=PACK_CONTENT_TYPE)
         return
     multipart_id = await core.payloads.create_multipart(target, content_type=PACK_CONTENT_TYPE, metadata={})
-    least = max(_AT_ONCE, -(-layout.size // MAX_PARTS))
+    least = part_length(layout.size, _AT_ONCE)
     parts: list[StoredPart] = []
     waiting = bytearray()
     async for block in _blocks(core, name, layout):

@@ -31,12 +31,14 @@ async def start_batch(
 ) -> Row:
     """Everything is checked and kept before it begins; `run_batches` does it."""
     now = core.wall()
-    check_wish(wish, now)
-    if kind == "pin":
-        check_rf(rf_of(core, wish), await live_peers(core), wish.zones or ())
     asked = (kind, [cid.text for cid in cids], wish.rf, wish.tags, wish.zones)
     operation = Operation(core, actor.owner, operation_id, *asked)
-    if (answer := await operation.answer()) is not None:
+    if (answer := await operation.earlier()) is None:
+        check_wish(wish, now)
+        if kind == "pin":
+            check_rf(rf_of(core, wish), await live_peers(core), wish.zones or ())
+        answer = await operation.begin()
+    if answer is not None:
         return await get_batch(core, actor, answer["batch_id"])
     batch_id = operation.name() or f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(6)}"
     for at in range(0, len(cids), _WRITE_AT_ONCE):
@@ -150,7 +152,10 @@ async def _do(core: Core, row: Row, items: Sequence[Row]) -> None:
             except MtsError as problem:
                 if problem.retryable:
                     raise
-                result, error = "failed", f"{problem.code}: {problem.message}"
+                if row["kind"] == "unpin" and problem.code == "not_found":
+                    result = "was not pinned"  # also of one whose worker died between its end and this line
+                else:
+                    result, error = "failed", f"{problem.code}: {problem.message}"
             await core.catalog.write([Put(BATCH_ITEMS, {**item, "result": result, "error": error}, life=LIFE)])
 
     # The claim is kept until all have ended, also when one fails.

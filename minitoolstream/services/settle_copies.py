@@ -12,7 +12,7 @@ from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, QUE
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
-from minitoolstream.domain.placement import Peer, next_look
+from minitoolstream.domain.placement import LONGEST_PAUSE, Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources
 from minitoolstream.services.core import Core
@@ -195,7 +195,7 @@ class Content:
                 self.run.patience.failed(name, error)
 
         await asyncio.gather(*map(remove, leftovers & known))
-        self.counts.removed += len(gone)
+        self.counts.removed += len(gone & known & (self._held | self._set("in_progress")))
         return frozenset(gone)
 
     async def _is_as_read(self) -> bool:
@@ -239,9 +239,20 @@ class Content:
         await self._note_full()
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
-        later = [] if settled and not self.changed else [look_at(self.cid, soon(self.now, next_look(tries)))]
+        pause = next_look(tries) if not settled or self.changed else self._until_room()
+        later = [] if pause is None else [look_at(self.cid, soon(self.now, pause))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
         await self.run.writing.write([*by_peer, *later], [placement], self._done())
+
+    def _until_room(self) -> float | None:
+        """Seconds, when there are too few copies because a peer is full: nothing else tells that it takes more again.
+        The older the pin, the more there are like it, and the rarer each is looked at."""
+        pin = self.pin
+        if pin is None or pin.ended or len(self.wanted) >= pin.rf:
+            return None
+        if not any(not peer.takes_new and (not pin.zones or peer.zone in pin.zones) for peer in self.run.peers):
+            return None
+        return min(max(_FULL_FOR, self.now - pin.updated_at).total_seconds(), LONGEST_PAUSE)
 
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}

@@ -1,10 +1,10 @@
-"""One round of all that the catalog needs done again and again."""
+"""What the catalog needs done again and again: duties that have claims of their own and do not wait for each other."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from minitoolstream.services.core import Core
 from minitoolstream.services.expire_pins import expire_pins
@@ -14,24 +14,16 @@ from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import run_batches
 
 _log = logging.getLogger(__name__)
+Duty = Callable[[Core], Awaitable[Mapping[str, int]]]
 
 
-async def tend_catalog(core: Core) -> Mapping[str, int]:
-    """Nothing where there are no peers: then there is nothing to keep. What fails holds up nothing else; the first
-    failure is raised at the end."""
-    if not core.peers.peers():
-        return {}
-    done: Counter[str] = Counter()
-    failures: list[Exception] = []
-    for duty in (_follow, _forget, _expire, _batch, _reconcile):
-        try:
-            done.update(await duty(core))
-        except Exception as failure:
-            _log.warning("%s did not run to its end: %s", duty.__name__.strip("_"), failure)
-            failures.append(failure)
-    if failures:
-        raise failures[0]
-    return done
+def _where_there_are_peers(duty: Duty) -> Duty:
+    """Else there is nothing to keep."""
+
+    async def tend(core: Core) -> Mapping[str, int]:
+        return await duty(core) if core.peers.peers() else {}
+
+    return tend
 
 
 async def _follow(core: Core) -> Mapping[str, int]:
@@ -53,3 +45,29 @@ async def _batch(core: Core) -> Mapping[str, int]:
 
 async def _reconcile(core: Core) -> Mapping[str, int]:
     return (await reconcile_copies(core)).counts()
+
+
+DUTIES: Mapping[str, Duty] = {
+    "follow": _where_there_are_peers(_follow),
+    "forget": _where_there_are_peers(_forget),
+    "unpin": _where_there_are_peers(_expire),
+    "batches": _where_there_are_peers(_batch),
+    "copies": _where_there_are_peers(_reconcile),
+}
+"""Each ends by itself, and is safe to run many times at once."""
+
+
+async def tend_catalog(core: Core) -> Mapping[str, int]:
+    """One round of all of them, by which what was published is copied. What fails holds up nothing else; the first
+    failure is raised at the end."""
+    done: Counter[str] = Counter()
+    failures: list[Exception] = []
+    for name, duty in DUTIES.items():
+        try:
+            done.update(await duty(core))
+        except Exception as failure:
+            _log.warning("%s did not run to its end: %s", name, failure)
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+    return done

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.limits import PARTS_PER_PAGE
-from minitoolstream.domain.upload import State, Upload
+from minitoolstream.domain.upload import Receipt, State, Upload
 from minitoolstream.ports import StoredPart
 from minitoolstream.services.core import Core
 from minitoolstream.services.get_receipt import known_upload
@@ -33,7 +33,10 @@ class PartsPage:
 async def list_parts(core: Core, upload_id: str) -> PartsPage:
     """What has arrived so far."""
     upload = await _multipart(core, upload_id)
-    return PartsPage(upload, part_count(upload), arrived=await _arrived(core, upload))
+    if upload.multipart_id is None:
+        return PartsPage(upload, part_count(upload))
+    upload, arrived = await _living(core, upload)
+    return PartsPage(upload, part_count(upload), arrived)
 
 
 async def sign_parts(core: Core, upload_id: str, wanted: Sequence[tuple[int, str | None]]) -> PartsPage:
@@ -53,7 +56,7 @@ async def sign_missing_parts(core: Core, upload_id: str, start: int) -> PartsPag
     count = part_count(upload)
     if not 1 <= start <= count:
         raise bad_request(f"start must be a part of this upload, 1 to {count}", field="start")
-    upload, arrived = await living_multipart(core, await core.metadata.extend_upload(upload_id))
+    upload, arrived = await _living(core, await core.metadata.extend_upload(upload_id))
     upload = within_session(core, upload)
     there = {part.number for part in arrived}
     missing = [number for number in range(start, count + 1) if number not in there]
@@ -62,18 +65,21 @@ async def sign_missing_parts(core: Core, upload_id: str, start: int) -> PartsPag
     return PartsPage(upload, count, arrived, signed, rest[0] if rest else None)
 
 
-async def _arrived(core: Core, upload: Upload) -> list[StoredPart]:
-    if upload.multipart_id is None:
-        return []
-    return await core.payloads.list_parts(upload.object_name, upload.multipart_id) or []
+async def _living(core: Core, upload: Upload) -> tuple[Upload, list[StoredPart]]:
+    living = await living_multipart(core, upload)
+    if isinstance(living, Receipt):
+        raise _final(upload.id, living.state)
+    return living
 
 
 async def _multipart(core: Core, upload_id: str) -> Upload:
     upload, receipt = await known_upload(core, upload_id)
     if receipt.state is not State.OPEN:
-        raise MtsError(
-            "upload_final", f"this upload is {receipt.state}", {"upload_id": upload_id, "state": receipt.state}
-        )
+        raise _final(upload_id, receipt.state)
     if upload.part_size is None:
         raise bad_request("this upload is a single PUT; it has no parts", upload_id=upload_id)
     return upload
+
+
+def _final(upload_id: str, state: State) -> MtsError:
+    return MtsError("upload_final", f"this upload is {state}", {"upload_id": upload_id, "state": state})

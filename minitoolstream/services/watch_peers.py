@@ -11,10 +11,10 @@ from typing import Any
 from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS
 from minitoolstream.domain.cid import read_binary
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.ports.catalog import Put, Row
+from minitoolstream.ports.catalog import Put
 from minitoolstream.services.claims import give_up_claim, place_of, set_place, take_claim
 from minitoolstream.services.core import Core
-from minitoolstream.services.place_copies import look_at
+from minitoolstream.services.place_copies import look_at, peer_rows
 
 MEMBERS = "peers"
 """The claim under which peers are watched; its place says who they were and how far the walk is."""
@@ -31,12 +31,6 @@ async def watch_peers(core: Core) -> None:
         await _follow_changes(core, holder)
     finally:
         await give_up_claim(core, MEMBERS, holder)
-
-
-async def peer_rows(core: Core) -> dict[str, Row]:
-    known = [peer.id for peer in core.peers.peers()]
-    rows = await core.catalog.get_many(PEERS, [(peer_id,) for peer_id in known])
-    return {peer_id: row or {"peer_id": peer_id, "state": None} for peer_id, row in zip(known, rows, strict=True)}
 
 
 async def _look_at_each(core: Core) -> None:
@@ -56,9 +50,9 @@ async def _look_at_each(core: Core) -> None:
                 seconds=core.settings["catalog.lost_after"]
             )
             state = "lost" if lost or row["state"] == "lost" else "down"
-        if state == row["state"]:
+        if state == row["state"] and (state == "live" or reason == row["reason"]):
             return None
-        since = row["since"] if state == "lost" else now
+        since = row["since"] if state in ("lost", row["state"]) else now
         return Put(PEERS, {"peer_id": peer_id, "state": state, "since": since, "reason": reason})
 
     changes = [change for change in await asyncio.gather(*map(look, before)) if change is not None]
@@ -66,23 +60,23 @@ async def _look_at_each(core: Core) -> None:
 
 
 async def _follow_changes(core: Core, holder: str) -> None:
-    """A peer that went needs what it held elsewhere: its own list is walked. One that came gets its share: all
-    placements are. What was walked is remembered page by page."""
+    """A peer that went needs what it held elsewhere: its own list is walked. One that came, or has another zone or
+    weight, gets its share: all placements are. What was walked is remembered page by page."""
     rows = await peer_rows(core)
-    now_there = sorted(peer_id for peer_id, row in rows.items() if row["state"] != "lost")
+    there = {peer.id: [peer.zone, peer.weight] for peer in core.peers.peers() if rows[peer.id]["state"] != "lost"}
     text = await place_of(core, MEMBERS)
-    place: dict[str, Any] = json.loads(text) if text else {"members": now_there, "walks": []}
-    before = place["members"]
-    gone = [peer_id for peer_id in before if peer_id not in now_there]
-    came = [peer_id for peer_id in now_there if peer_id not in before]
+    place: dict[str, Any] = json.loads(text) if text else {"peers": there, "walks": []}
+    before = place.get("peers", {})  # versions before have written names alone
+    gone = [peer_id for peer_id in before if peer_id not in there]
+    came = [peer_id for peer_id, about in there.items() if before.get(peer_id) != about]
     walks = [*place["walks"], *([peer_id, None] for peer_id in gone), *([["", None]] if came else [])]
     if text is None or gone or came:
-        await set_place(core, MEMBERS, holder, json.dumps({"members": now_there, "walks": walks}))
+        await set_place(core, MEMBERS, holder, json.dumps({"peers": there, "walks": walks}))
     while walks:
         walks = await _walk_on(core, walks)
         if not await take_claim(core, MEMBERS, holder):
             return
-        await set_place(core, MEMBERS, holder, json.dumps({"members": now_there, "walks": walks}))
+        await set_place(core, MEMBERS, holder, json.dumps({"peers": there, "walks": walks}))
 
 
 async def _walk_on(core: Core, walks: list[Any]) -> list[Any]:

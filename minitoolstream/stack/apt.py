@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from minitoolstream.stack.commands import Update, ignore, output, prepended, run
 from minitoolstream.stack.lock import locked
 from minitoolstream.stack.program import Program, cache_folder, on_path
 
+_LISTS = Path("/var/lib/apt/lists")
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 
 
@@ -91,7 +93,14 @@ def _library_folders(root: Path) -> list[Path]:
 
 def unpack(package: str, *, update: Update = ignore) -> None:
     """Download and unpack a package and what it needs and this machine lacks. Works without root."""
-    options = _options(update)
+    if any(_LISTS.glob("*Packages*")):
+        with contextlib.suppress(MtsError):  # old lists name files that are gone
+            _unpack(package, _options(), update)
+            return
+    _unpack(package, _fresh_lists(update), update)
+
+
+def _unpack(package: str, options: Sequence[str], update: Update) -> None:
     needed = _needed(package, options)
     root = root_of(package)
     root.parent.mkdir(parents=True, exist_ok=True)
@@ -128,16 +137,17 @@ def _needed(package: str, options: Sequence[str]) -> list[str]:
     return names or [package]
 
 
-def _options(update: Update) -> list[str]:
-    """Options for apt-get that need no root; with package lists of our own when the machine has none."""
-    options = ["-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=" + _user()]
-    lists = Path("/var/lib/apt/lists")
-    if any(lists.glob("*Packages*")):
-        return options
+def _options() -> list[str]:
+    """Options for apt-get that need no root."""
+    return ["-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=" + _user()]
+
+
+def _fresh_lists(update: Update) -> list[str]:
+    """Options for apt-get, with package lists of our own, fetched now."""
     state, cache = cache_folder() / "apt" / "state", cache_folder() / "apt" / "cache"
     for folder in (state / "lists" / "partial", cache / "archives" / "partial"):
         folder.mkdir(parents=True, exist_ok=True)
-    options += ["-o", f"Dir::State={state}", "-o", "Dir::State::status=/var/lib/dpkg/status"]
+    options = [*_options(), "-o", f"Dir::State={state}", "-o", "Dir::State::status=/var/lib/dpkg/status"]
     options += ["-o", f"Dir::Cache={cache}"]
     update("reading Debian's package lists")
     run(["apt-get", "-q", *options, "update"], log=_log(), environ=_QUIET)

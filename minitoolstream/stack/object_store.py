@@ -44,12 +44,17 @@ def choose(settings: Settings, state: State, *, quick: bool, update: Update) -> 
             )
         return Choice(kept, _get(kept, update), f"--quick has no effect: this stack's data is in {kept}")
     wanted = kept or asked
-    if wanted != "auto":
+    if wanted == "ministack":
         return Choice(wanted, _get(wanted, update))
     try:
         return Choice("minio", _get("minio", update))
     except MtsError as error:
-        remark = f"MinIO could not be got ({error.message}); it stays with the emulator until `mts down --purge`"
+        if wanted == "minio":
+            at_once = "" if kept else "`mts up --quick` takes the embedded emulator; or "
+            error.details["hint"] = f"{at_once}put `minio` on PATH, or name a store of yours: MTS_MINIO_ENDPOINT"
+            raise
+        why = f"{error.message}; more in {error.details['log']}" if "log" in error.details else error.message
+        remark = f"MinIO could not be got ({why}); it stays with the emulator until `mts down --purge`"
         return Choice("ministack", _get("ministack", update), remark)
 
 

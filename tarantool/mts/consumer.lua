@@ -271,6 +271,7 @@ function M.update(durable_name, subject, last_sequence)
     end
     return run_cleared(subject, durable_name, function()
         if durables.find(subject, durable_name) == nil then
+            settings.check_name(durable_name)
             durables.create(subject, durable_name, 'ordered', last_sequence)
         else
             M.apply_ack(subject, durable_name, last_sequence)

@@ -1,7 +1,10 @@
 -- A refusal is an answer, not a failure: it carries a code the caller can act on and is never logged as an error.
 local M = {}
 
-local Refusal = {}
+-- Without the guard of our own API, what a caller sees of a refusal is its text.
+local Refusal = {__tostring = function(refusal)
+    return refusal.message
+end}
 
 function M.refuse(code, message, details)
     error(setmetatable({code = code, message = message, details = details}, Refusal), 0)

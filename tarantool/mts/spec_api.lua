@@ -2,12 +2,12 @@
 -- message, the specification's five fields first, ours behind.
 local commit = require('mts.commit')
 local consumer = require('mts.consumer')
-local errors = require('mts.errors')
 local extent = require('mts.extent')
 local message = require('mts.message')
 local partition = require('mts.partition')
 local retention = require('mts.retention')
 local schema = require('mts.schema')
+local settings = require('mts.subject_settings')
 local subjects = require('mts.subject')
 local ttl = require('mts.ttl')
 local ttl_fiber = require('mts.ttl_fiber')
@@ -16,10 +16,30 @@ local txn = require('mts.txn')
 local F = schema.message
 local M = {}
 
-local EMPTY = schema.map{}
+local LONGEST_SUBJECT, LONGEST_KEY = 240, 1024
+local MOST_HEADERS, MOST_HEADER_BYTES = 64, 16 * 1024
 
 function M.get_next_sequence()
     return commit.next_sequence()
+end
+
+local function is_text(value)
+    return type(value) == 'string' and value ~= '' and utf8.len(value) ~= nil
+end
+
+-- What readers could not be shown must not get in: the bounds are those of the API.
+local function checked_headers(headers)
+    local count, bytes = 0, 0
+    for name, value in pairs(type(headers) == 'table' and headers or {0}) do
+        if not is_text(name) or not (value == '' or is_text(value)) then
+            settings.refuse('headers', 'must be a map of names to texts, both UTF-8')
+        end
+        count, bytes = count + 1, bytes + #name + #value
+    end
+    if count > MOST_HEADERS or bytes > MOST_HEADER_BYTES then
+        settings.refuse('headers', ('must be at most %d, of %d bytes together'):format(MOST_HEADERS, MOST_HEADER_BYTES))
+    end
+    return schema.map(headers)
 end
 
 -- Both forms: (subject, object_name, headers) and (subject, headers). Such a message has no ticket and its payload
@@ -28,9 +48,15 @@ function M.publish_message(subject, object_name, headers)
     if type(object_name) == 'table' then
         object_name, headers = nil, object_name
     end
-    assert(type(subject) == 'string' and subject ~= '', 'subject cannot be empty')
-    assert(headers == nil or type(headers) == 'table', 'headers must be a map')
-    headers = setmetatable(headers or {}, getmetatable(EMPTY))
+    if not subjects.is_name(subject) or #subject > LONGEST_SUBJECT then
+        settings.refuse('subject', ('must be 1 to %d of A-Z a-z 0-9 . _ -, starting with a letter or digit')
+            :format(LONGEST_SUBJECT))
+    end
+    object_name = schema.present(object_name)
+    if object_name ~= nil and not (is_text(object_name) and #object_name <= LONGEST_KEY) then
+        settings.refuse('object_name', ('must be text of 1 to %d bytes of UTF-8'):format(LONGEST_KEY))
+    end
+    headers = checked_headers(schema.present(headers) or {})
     return txn.run(function(effects)
         return (commit.append(effects, subject, partition.lane_for(subjects.ensure(subject), {}),
             {headers = headers, object_name = object_name, count = 1, size = 0, unverified = true}))
@@ -77,20 +103,7 @@ function M.get_subject_message_count(subject)
     end)
 end
 
--- What a caller of the specification's functions sees of a refusal is its text.
-local function told(fn, ...)
-    local results = {pcall(fn, ...)}
-    if not results[1] then
-        local problem = results[2]
-        error(errors.is_refusal(problem) and problem.message or problem, 0)
-    end
-    return unpack(results, 2)
-end
-
-function M.configure_ttl(config)
-    return told(ttl_fiber.configure, config)
-end
-
+M.configure_ttl = ttl_fiber.configure
 M.start_ttl_cleanup = ttl_fiber.start
 M.stop_ttl_cleanup = ttl_fiber.stop
 
@@ -102,9 +115,7 @@ end
 
 -- At most 100,000 messages a call: call again until it deletes none.
 function M.delete_old_messages(ttl_seconds)
-    return told(function()
-        return retention.delete_older(ttl.check_seconds('ttl_seconds', ttl_seconds))
-    end)
+    return retention.delete_older(ttl.check_seconds('ttl_seconds', ttl_seconds))
 end
 
 M.update_consumer_position = consumer.update

@@ -162,13 +162,16 @@ local function insert(desk, spec, owner, times)
     return {upload = M.describe(row)}
 end
 
--- Never shortened: what was signed before stays valid as long as it says.
-local function prolong(row, life, max_life)
-    local until_ = math.min(clock.seconds() + life, row[F.created_at] + max_life)
-    if until_ <= row[F.expires_at] then
-        return row
-    end
-    return box.space.upload:update(row[F.id], {{'=', F.expires_at, until_}})
+-- Until when a ticket that is extended now is good: by its kind's life, up to `max_life` from its creation. Never
+-- shortened: what was signed before stays valid as long as it says.
+function M.extended(row, times)
+    local life = row[F.producer_no] ~= nil and times.producer_life or times.life
+    return math.max(row[F.expires_at], math.min(clock.seconds() + life, row[F.created_at] + times.max_life))
+end
+
+local function prolong(row, times)
+    local until_ = M.extended(row, times)
+    return until_ == row[F.expires_at] and row or box.space.upload:update(row[F.id], {{'=', F.expires_at, until_}})
 end
 
 local function reopen(row, spec, owner, times)
@@ -180,7 +183,7 @@ local function reopen(row, spec, owner, times)
     if row[F.state] ~= 'open' then
         return {receipt = M.receipt(row)}
     end
-    return {upload = M.describe(prolong(row, owner and times.producer_life or times.life, times.max_life))}
+    return {upload = M.describe(prolong(row, times))}
 end
 
 local function create_one(desk, spec, times)
@@ -245,10 +248,10 @@ function M.set_multipart(id, multipart_id, lost)
     end)
 end
 
--- Signing parts again, or parts that arrived, extend a ticket by `life`, up to `max_life` from its creation.
-function M.extend(id, life, max_life)
+-- Signing parts again extends a ticket.
+function M.extend(id, times)
     return txn.run(function()
-        return M.describe(prolong(open_row(id), life, max_life))
+        return M.describe(prolong(open_row(id), times))
     end)
 end
 

@@ -50,7 +50,7 @@ function M.postpone(id, parts_seen, times)
         end
         local now, expires_at = clock.seconds(), row[F.expires_at]
         if parts_seen > row[F.parts_seen] then
-            expires_at = math.max(expires_at, math.min(now + times.life, row[F.created_at] + times.max_life))
+            expires_at = upload.extended(row, times)
         end
         local pause = math.min(times.first_look * 2 ^ math.min(row[F.looks] + 1, 20), LONGEST_PAUSE)
         local due_at = math.max(math.min(now + pause, expires_at + times.put_grace), now + 1)

@@ -10,7 +10,7 @@ local tap = require('tap')
 
 local F = schema.message
 local test = tap.test('sequences')
-test:plan(5)
+test:plan(6)
 
 test:test('the watermark is reached only by what is durable, in order', function(t)
     t:plan(2)
@@ -85,6 +85,33 @@ test:test('a pack expands for the specification', function(t)
     local rows = spec_api.get_messages_by_subject('expand', 0, 2)
     t:is(#rows, 2, 'a tuple a message')
     t:is(rows[2][F.size], 2, 'with its size')
+end)
+
+test:test('what no reader could be shown is not published by the specification, and changes nothing', function(t)
+    local many = {}
+    for number = 1, 65 do
+        many['h' .. number] = ''
+    end
+    local wrong = {
+        {'a b', {}}, {'', {}}, {'.hidden', {}}, {('a'):rep(241), {}}, {7, {}}, {'\255', {}},
+        {'named', '', {}}, {'named', '\255', {}}, {'named', ('k'):rep(1025), {}}, {'named', 7, {}},
+        {'named', {size = 1}}, {'named', {flag = true}}, {'named', {nested = {}}}, {'named', {'listed'}},
+        {'named', 'object', 'text'},
+        {'named', {a = '\255'}}, {'named', {['\255'] = 'a'}}, {'named', {[''] = 'a'}}, {'named', many},
+        {'named', {a = ('x'):rep(16 * 1024)}},
+    }
+    t:plan(#wrong + 5)
+    local before = commit.given()
+    for _, arguments in ipairs(wrong) do
+        t:is(harness.refusal(spec_api.publish_message, unpack(arguments)), 'bad_request', 'refused')
+    end
+    t:is(commit.given(), before, 'no number was used up')
+    t:is(box.space.subject:get('named'), nil, 'no subject was made')
+    local _, problem = pcall(spec_api.publish_message, 'a b', {})
+    t:like(tostring(problem), '^`subject` must be', 'a refusal is its text')
+    many.h65, many.h64 = nil, ('x'):rep(16 * 1024 - 183)
+    t:ok(spec_api.publish_message(('a'):rep(240), 'objects/\208\182', many), 'up to the bounds it is taken')
+    t:ok(spec_api.publish_message('named', box.NULL, box.NULL), 'and without headers')
 end)
 
 harness.finish(test)

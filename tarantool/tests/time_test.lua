@@ -30,24 +30,27 @@ test:test('asking for a ticket again prolongs it, never shortens it, and not for
     local announced = {producer_id = 'p', seqno = 1, part_size = 5}
     local ticket = harness.ticket('again', 10, announced).upload
     t:is(ticket.expires_at, now + 900, 'a named producer has 15 minutes')
-    upload.extend(ticket.id, 3600, 7 * DAY)
+    upload.extend(ticket.id, {producer_life = 3600, max_life = 7 * DAY})
     t:is(harness.ticket('again', 10, announced).upload.expires_at, now + 3600, 'what was signed before stays valid')
     now = now + 3600
     t:is(harness.ticket('again', 10, announced).upload.expires_at, now + 900, 'later it is prolonged')
     now = now + 7 * DAY
     t:is(harness.ticket('again', 10, announced).upload.expires_at, ticket.created_at + 7 * DAY, 'up to 7 days')
-    upload.extend(ticket.id, 3600, 7 * DAY)
+    upload.extend(ticket.id, harness.TIMES)
     t:is(expires_at(ticket.id), ticket.created_at + 7 * DAY, 'by parts as well')
 end)
 
-test:test('parts that arrived since the last look prolong a ticket', function(t)
-    t:plan(2)
+test:test('parts that arrived since the last look prolong a ticket by its own life', function(t)
+    t:plan(3)
     local ticket = harness.ticket('parts', 10, {part_size = 5}).upload
-    now = now + 1800
+    local named = harness.ticket('parts', 10, {part_size = 5, producer_id = 'p', seqno = 1}).upload
+    now = now + 800
     upload_due.postpone(ticket.id, 0, harness.TIMES)
     t:is(expires_at(ticket.id), ticket.expires_at, 'none came')
     upload_due.postpone(ticket.id, 1, harness.TIMES)
     t:is(expires_at(ticket.id), now + 3600, 'one came')
+    upload_due.postpone(named.id, 1, harness.TIMES)
+    t:is(expires_at(named.id), now + 900, 'one of a named producer came')
 end)
 
 test:test('a ticket is not expired before its grace, and a stored one never', function(t)

@@ -67,7 +67,7 @@ test:test('a configuration that does not fit is refused with a reason and change
         {check_interval = 0}, {channels = {logs = 0}}, {channels = {60}},
         {channels = {['../logs'] = 60}}, {enabled = 1}} do
         local ok, problem = pcall(spec_api.configure_ttl, wrong)
-        t:ok(not ok and type(problem) == 'string', tostring(problem))
+        t:ok(not ok and tostring(problem):match('^`'), tostring(problem))
     end
     t:is(ttl.get().default_ttl, 7200, 'nothing changed')
 end)
@@ -182,8 +182,8 @@ test:test('a clock that jumps is not trusted until a host has compared it', func
     set_clock(20 * DAY)
     local messages, differ = retention.run()
     t:is(messages .. tostring(differ), '0true', 'forward: nothing expires')
-    t:is(harness.refusal(spec_api.delete_old_messages, 1), 'the clocks of Tarantool and of the object store differ, '
-        .. 'or were not compared yet', 'not by hand either')
+    t:is(tostring(select(2, pcall(spec_api.delete_old_messages, 1))), 'the clocks of Tarantool and of the object store '
+        .. 'differ, or were not compared yet', 'not by hand either')
     local store = (real_time() + passed) * 1000
     t:is(clocks.compare(store).agree, false, 'the store has another time')
     t:ok(math.abs(status.retention().drift_ms - 20 * DAY * 1000) < 10000, 'it is told by how much')

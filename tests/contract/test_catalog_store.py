@@ -224,4 +224,4 @@ async def test_a_row_with_a_life_goes_by_itself(store: CatalogStore) -> None:
 
 async def test_a_migrated_store_has_nothing_left_to_migrate(store: CatalogStore) -> None:
     assert await store.migrate() == []
-    assert await store.versions() == (["1.0.0", "1.1.0", "1.2.0", "1.3.0"], [])
+    assert await store.versions() == (["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"], [])

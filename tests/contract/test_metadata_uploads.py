@@ -101,11 +101,19 @@ async def test_a_multipart_id_that_the_store_lost_is_replaced_once(kit: Kit) -> 
     assert (await kit.store.set_multipart(upload.id, "four")).multipart_id == "four"
 
 
-async def test_a_ticket_is_extended_up_to_its_longest_life(kit: Kit) -> None:
-    upload = await kit.named(1)
-    assert (await kit.store.extend_upload(upload.id)).expires_at >= upload.created_at + LIFE
-    await kit.advance(MAX_LIFE - 10)
-    assert (await kit.store.extend_upload(upload.id)).expires_at == upload.created_at + MAX_LIFE
+@pytest.mark.parametrize(("named", "life"), [({}, LIFE), ({"producer_id": "p", "seqno": 1}, PRODUCER_LIFE)])
+async def test_a_ticket_is_extended_by_its_own_life_up_to_the_longest(
+    kit: Kit, named: dict[str, Any], life: int
+) -> None:
+    signed, arrived = await kit.open(**named), await kit.open(subject=f"{kit.subject}.2", **named)
+    await kit.advance(500)
+    await kit.store.postpone_upload(arrived.id, 1)
+    found = await kit.store.get_upload(arrived.id)
+    assert found is not None
+    for extended in (await kit.store.extend_upload(signed.id), found[0]):
+        assert 0 <= extended.expires_at - extended.created_at - 500 - life < 60
+    await kit.advance(MAX_LIFE - 510)
+    assert (await kit.store.extend_upload(signed.id)).expires_at == signed.created_at + MAX_LIFE
 
 
 async def test_an_ended_upload_is_neither_extended_nor_given_parts(kit: Kit) -> None:

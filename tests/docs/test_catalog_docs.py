@@ -34,4 +34,4 @@ def test_the_commands_of_the_page_on_the_catalog_work(stack: Stack) -> None:
     assert "0 findings" in shown
     assert f"{stack.status()['object_store']['endpoint']}/copies-eu/cid/" in shown
     assert "nothing to do" in shown  # `up` has migrated it
-    assert re.search(r"cql://127.0.0.1:\d+/mts_catalog: 1.0.0, 1.1.0, 1.2.0, 1.3.0\n", shown)
+    assert re.search(r"cql://127.0.0.1:\d+/mts_catalog: 1.0.0, 1.1.0, 1.2.0, 1.3.0, 1.4.0\n", shown)

@@ -17,7 +17,6 @@ from tests.servers import UNMEASURED, Server
 
 REGION = "us-east-1"
 KEY = "test"
-_SERVICES = "s3,sqs,sns,iam,sts,lambda,apigateway,events,logs,monitoring,cloudwatch,secretsmanager"
 
 
 @dataclass

@@ -19,17 +19,20 @@ from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, 
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Wish
+from minitoolstream.domain.subject_settings import Copies
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
+from minitoolstream.services.follow_subjects import follow_subjects, note_subject
 from minitoolstream.services.hold_content import Reference, hold_content
 from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
-from tests.catalog_kit import ALICE, BOB, OPERATOR, CatalogKit, catalog_kit, catalog_settings, cid
+from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
 from tests.unit.test_catalog_migrations import BODIES, live_on, rows_of_the_first_version
 from tests.unit.test_services_copy_races import Meanwhile
+from tests.unit.test_services_follow import Stream
 
 pytestmark = pytest.mark.xdist_group("cassandra")
 
@@ -38,8 +41,8 @@ def migrations() -> list[Migration]:
     return read_migrations(bundled("catalog") / "migrations")
 
 
-def store_of(settings: Settings, versions: int = 4) -> CqlCatalog:
-    """A store that knows the first so many versions."""
+def store_of(settings: Settings, versions: int | None = None) -> CqlCatalog:
+    """A store that knows the first so many versions, or all."""
     hosts, keyspace = CqlPlace.hosts_of(settings["catalog.database"])
     place = CqlPlace(hosts, keyspace, "datacenter1", "datacenter1", settings["catalog.replication"])
     return CqlCatalog(place, lambda: migrations()[:versions])
@@ -71,7 +74,7 @@ async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(
     await old.close()
     runners = [store_of(settings), store_of(settings)]
     applied = await asyncio.gather(*(runner.migrate() for runner in runners))
-    assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0"]]
+    assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]]
     kit = catalog_kit(tmp_path, "eu", "us", settings=settings)
     assert (await kit.store.versions())[1] == []
     await live_on(kit)
@@ -158,8 +161,25 @@ async def test_fewer_copies_wished_for_before_the_first_leave_no_rows_on_cassand
 async def test_what_only_messages_hold_stays_in_their_list_on_cassandra(kit: CatalogKit) -> None:
     held = cid_of(b"held by a message")
     await hold_content(kit.core, held, Reference("message/1", 1, frozenset(), "m/1", None, 17))
-    await delete_pin(kit.core, OPERATOR, held)
+    await create_pin(kit.core, ALICE, held, Wish())
+    await delete_pin(kit.core, ALICE, held)
     assert held in [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 100)).pins]
+
+
+async def test_a_subject_is_followed_from_its_first_message_when_other_copies_are_asked_for_on_cassandra(
+    cassandra_server: CassandraServer, tmp_path: Path
+) -> None:
+    kit = catalog_kit(tmp_path, "eu", "us", settings=catalog_settings(tmp_path, cassandra_server))
+    await kit.store.migrate()
+    await note_subject(kit.core, "s", {"rf": 2})
+    stream = Stream(kit)
+    stream.publish(b"followed on an engine")
+    done = []
+    for copies in (Copies(2), Copies(2), Copies(1, ["eu"]), Copies(1, ["eu"]), None, None, Copies(2)):
+        stream.copies = copies
+        done.append(await follow_subjects(kit.core))
+    assert done == [(1, 0), (0, 0), (1, 0), (0, 0), (0, 1), (0, 0), (1, 0)]
+    await kit.store.close()
 
 
 async def test_a_batch_on_cassandra_is_one_and_ends(kit: CatalogKit) -> None:

@@ -6,13 +6,17 @@ import random
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minitoolstream.bootstrap import open_core
-from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.upload import UploadSpec
+from minitoolstream.client import AsyncClient
+from minitoolstream.client._upload_calls import UploadCalls
+from minitoolstream.domain.errors import MtsError, unavailable
+from minitoolstream.domain.upload import Receipt, UploadSpec
+from minitoolstream.services.get_receipt import known_upload
 from minitoolstream.services.issue_tickets import issue_tickets
 from tests.faults.audit import multiparts_in_bucket, objects_in_bucket
 from tests.live import Answer, Live, eventually, send
@@ -96,6 +100,34 @@ def test_a_store_that_lost_the_parts_gets_them_again(deaf: Live, subject: str) -
 
     assert again["upload_id"] == ticket["upload_id"]
     assert deaf.api("POST", complete).json["state"] == "committed"
+    assert [deaf.payload(message) for message in deaf.messages(subject)] == [PAYLOAD]
+
+
+async def test_a_file_whose_parts_were_joined_before_the_host_was_killed_is_not_sent_again(
+    deaf: Live, subject: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(PAYLOAD)
+    core = await open_core(deaf.settings)
+
+    async def killed(_calls: UploadCalls, upload_id: str) -> Receipt:
+        """As far as the host comes: the parts are one object, nothing is committed."""
+        upload, _ = await known_upload(core, upload_id)
+        assert upload.multipart_id is not None
+        parts = await core.payloads.list_parts(upload.object_name, upload.multipart_id)
+        assert await core.payloads.complete_multipart(upload.object_name, upload.multipart_id, parts or [])
+        raise unavailable("the host is gone")
+
+    async with AsyncClient(deaf.url, deaf.token, state_dir=tmp_path / "state") as client:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(UploadCalls, "complete", killed)
+            with pytest.raises(MtsError, match="the host is gone"):
+                await client.publish_file(subject, path)
+        (name,) = {name for name in objects_in_bucket(deaf) if f"/{subject}/" in name}
+        receipt = await client.publish_file(subject, path)
+    await core.close()
+
+    assert name.endswith(receipt.upload_id or "-")
     assert [deaf.payload(message) for message in deaf.messages(subject)] == [PAYLOAD]
 
 

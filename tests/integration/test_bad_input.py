@@ -183,6 +183,20 @@ def test_a_ticket_request_that_does_not_fit(live: Live, subject: str) -> None:
             assert_refused(answer, 400, "bad_request", words)
 
 
+def test_a_header_of_ours_that_an_announcement_does_not_take(live: Live, subject: str) -> None:
+    with unchanged(live):
+        for name in (*FACTS, "x-mts-transaction-id", "x-mts-header-a"):
+            answer = live.api("POST", f"/v1/subjects/{subject}/uploads", {"size": 1}, {name: "1"})
+            assert_refused(answer, 400, "bad_request", f"{name!r} has no meaning here")
+
+
+def test_where_a_client_is_may_be_said_with_every_request(live: Live, subject: str) -> None:
+    near = {"x-mts-region": "eu-west"}
+    assert live.api("POST", f"/v1/subjects/{subject}/uploads", {"size": 1}, near).status == 201
+    assert live.api("POST", f"/v1/subjects/{subject}/messages", {"data": "x"}, {**JSON_MESSAGE, **near}).status == 201
+    assert live.api("GET", "/v1/status", headers=near).status == 200
+
+
 @pytest.mark.parametrize("size", [5 * TIB + 1, 10**30])
 def test_a_payload_that_no_store_takes(live: Live, subject: str, size: int) -> None:
     with unchanged(live):
@@ -190,6 +204,7 @@ def test_a_payload_that_no_store_takes(live: Live, subject: str, size: int) -> N
         assert_refused(answer, 413, "too_large", "size is more than 5 TiB")
 
 
+FACTS = ("x-mts-producer-id", "x-mts-seqno", "x-mts-epoch", "x-mts-group", "x-mts-codec")
 MESSAGES: list[tuple[bytes | dict[str, Any], Mapping[str, str], str]] = [
     (b"x", {"content-type": "nonsense"}, "content_type 'nonsense'"),
     (b"x", {**RAW, "x-mts-header-a": "\xff"}, "'x-mts-header-a' is not valid UTF-8"),
@@ -213,6 +228,13 @@ MESSAGES: list[tuple[bytes | dict[str, Any], Mapping[str, str], str]] = [
     ({"data": "x!", "encoding": "base64"}, JSON_MESSAGE, "data is not base64"),
     ({"data": "x", "size": 1}, JSON_MESSAGE, "unknown field `size`"),
     ({"data": "x", "producer_id": "p", "seqno": True}, JSON_MESSAGE, "`$.seqno`"),
+    (b"x", {**RAW, "X-Mts-Producer": "p"}, "'x-mts-producer' has no meaning here"),
+    (b"x", {**RAW, "x-mts-headers-a": "a"}, "'x-mts-headers-a' has no meaning here"),
+    ({"data": "x"}, {**JSON_MESSAGE, "x-mts-header-a": "a"}, "'x-mts-header-a' has no meaning here; in a JSON message"),
+    *(
+        ({"data": "x"}, {**JSON_MESSAGE, name: "1"}, f"{name!r} has no meaning here; in a JSON message")
+        for name in FACTS
+    ),
 ]
 
 
@@ -246,6 +268,7 @@ BATCHES: list[tuple[bytes, Mapping[str, str], str]] = [
     (b"\x00", FRAMES, "ends in the middle"),
     (framed((b"", b"payload"))[:-1], FRAMES, "ends in the middle"),
     (b"\xff" * 64, FRAMES, "ends in the middle"),
+    *((b'{"data":"x"}', {**LINES, name: "1"}, f"{name!r} has no meaning here") for name in (*FACTS, "x-mts-header-a")),
 ]
 ITEMS: list[tuple[bytes, Mapping[str, str], str]] = [
     (b"{", LINES, "truncated"),

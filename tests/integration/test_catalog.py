@@ -43,7 +43,9 @@ def test_a_messages_payload_is_pinned_copied_and_removed(world: CatalogLive, sub
         assert hashlib.sha256(stored).hexdigest() == cid_of(body).sha256
 
 
-def test_a_message_with_a_checksum_tells_its_content_id(world: CatalogLive, subject: str) -> None:
+def test_a_message_with_a_checksum_tells_its_content_id(
+    world: CatalogLive, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = f"known as {subject}".encode()
     live, cid = world.live, cid_of(body)
     ticket = live.ticket(subject, len(body), sha256=cid.sha256)
@@ -54,6 +56,9 @@ def test_a_message_with_a_checksum_tells_its_content_id(world: CatalogLive, subj
     assert "cid" not in live.api("GET", f"/v1/messages/{unhashed}").json
     with Client(live.url, live.token) as client:
         assert [message.cid for message in client.fetch(subject).messages] == [cid.text, None]
+    monkeypatch.setenv("MTS_URL", live.url)
+    monkeypatch.setenv("MTS_TOKEN", live.token)
+    assert json.loads(CliRunner().invoke(cli, ["get", str(sequence), "--json"]).output)["cid"] == cid.text
     pinned = world.api("POST", PINS, {"sequence": unhashed}).json
     assert pinned["cid"] == cid.text
 
@@ -207,8 +212,7 @@ def test_a_batch_has_results_for_each(world: CatalogLive) -> None:
     batch = world.api("POST", "/v1/catalog/batches", unpin, world.alice).json
     world.reconcile()
     ended = world.api("GET", f"/v1/catalog/batches/{batch['batch_id']}/items", token=world.alice).json["items"]
-    assert [item["result"] for item in ended] == ["unpinned", "unpinned", "failed"]
-    assert "not pinned" in ended[2]["error"]
+    assert [item["result"] for item in ended] == ["unpinned", "unpinned", "was not pinned"]
 
 
 def test_figures_and_peers_are_shown(world: CatalogLive, subject: str) -> None:
@@ -338,7 +342,7 @@ def test_commands_show_the_catalog(world: CatalogLive, subject: str, monkeypatch
     assert "unpinned" in mts("unpin", cid)
     assert "not pinned" in mts("get", cid, code=3)
     assert "bad_request" in mts("get", "nonsense", "--json", code=2)
-    assert "cid or sequence, not both" in mts("pin", cid, "--sequence", "1", code=2)
+    assert "either cid or sequence" in mts("pin", cid, "--sequence", "1", code=2)
     assert "/nowhere cannot be read: No such file or directory\n" in mts("batch", "pin", "/nowhere", code=2)
 
 
@@ -346,9 +350,10 @@ def test_a_command_shows_what_became_of_each_content_of_a_batch(
     world: CatalogLive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MTS_URL", world.live.url)
-    monkeypatch.setenv("MTS_TOKEN", world.live.token)
+    monkeypatch.setenv("MTS_TOKEN", world.alice)
     cids = [cid_of(f"items {number}".encode()).text for number in range(1002)]
-    world.api("POST", PINS, {"cid": cids[0]})
+    world.api("POST", PINS, {"cid": cids[0]}, world.bob)
+    world.api("POST", PINS, {"cid": cids[1]}, world.alice)
     (tmp_path / "ids").write_text("\n".join(cids))
 
     def mts(*arguments: str) -> str:
@@ -361,12 +366,11 @@ def test_a_command_shows_what_became_of_each_content_of_a_batch(
     world.reconcile()
     assert f"why: mts catalog batch items {batch_id}" in mts("status", batch_id)
     lines = mts("items", batch_id).splitlines()
-    assert lines[0] == f"0\t{cids[0]}\tunpinned"
-    assert lines[1].startswith(f"1\t{cids[1]}\tfailed\t")
-    assert lines[1].endswith("is not pinned")
+    assert lines[0].startswith(f"0\t{cids[0]}\tfailed\tforbidden: ")
+    assert lines[1:3] == [f"1\t{cids[1]}\tunpinned", f"2\t{cids[2]}\twas not pinned"]
     assert [line.split("\t")[1] for line in lines] == cids
     shown = [json.loads(line) for line in mts("items", batch_id, "--json").splitlines()]
-    assert shown[0] == {"position": 0, "cid": cids[0], "result": "unpinned"}
+    assert shown[1] == {"position": 1, "cid": cids[1], "result": "unpinned"}
 
 
 def test_commands_say_why_there_is_no_copy(world: CatalogLive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

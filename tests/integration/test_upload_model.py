@@ -198,7 +198,9 @@ class UploadMachine(RuleBasedStateMachine):
         else:
             again = self._issue(spec)
             if isinstance(again, Receipt):
-                assert (again.upload_id, again.state) == (pending.id, State.STORED)
+                assert pending.state is State.STORED or pending.in_parts
+                self._committed(pending, self._size(pending))
+                assert (again.upload_id, again.state) == (pending.id, pending.state)
             else:
                 assert again.upload.id == pending.id
                 pending.expires_at = again.upload.expires_at
@@ -274,7 +276,7 @@ class UploadMachine(RuleBasedStateMachine):
         receipt = self._do(complete_upload(self.core, upload.id))
         if upload.state is State.OPEN:
             assert upload.name is not None
-            self._committed(upload, len(self.payloads.objects.get(upload.name, _EMPTY).body))
+            self._committed(upload, self._size(upload))
         assert receipt.state is upload.state
 
     @precondition(lambda self: self.uploads)
@@ -296,8 +298,21 @@ class UploadMachine(RuleBasedStateMachine):
     def sign_parts(self, pick: int) -> None:
         upload = self._pick(pick)
         if upload.state is State.OPEN and upload.in_parts:
+            if upload.name in self.payloads.objects:
+                assert self._refusal(sign_missing_parts(self.core, upload.id, 1)) == "upload_final"
+                self._committed(upload, self._size(upload))
+                return
             page = self._do(sign_missing_parts(self.core, upload.id, 1))
             upload.expires_at = page.upload.expires_at
+
+    @precondition(lambda self: self.uploads)
+    @rule(pick=PICKS)
+    def host_dies_when_it_has_joined_the_parts(self, pick: int) -> None:
+        upload = self._pick(pick)
+        multipart = self.payloads.multiparts.get(upload.multipart_id or "")
+        if upload.state is State.OPEN and multipart is not None and multipart.parts:
+            parts = self._do(self.payloads.list_parts(multipart.name, upload.multipart_id or ""))
+            self._do(self.payloads.complete_multipart(multipart.name, upload.multipart_id or "", parts or []))
 
     @rule(producer=st.sampled_from([None, "p", "q"]), seqno=st.integers(0, 7))
     def publish(self, producer: str | None, seqno: int) -> None:
@@ -478,6 +493,9 @@ class UploadMachine(RuleBasedStateMachine):
             for number, at in enumerate(range(0, len(upload.payload), PART_SIZE), 1):
                 part = upload.payload[at : at + PART_SIZE]
                 self.payloads.client_put_part(upload.name, upload.multipart_id, number, part)
+
+    def _size(self, upload: Announced) -> int:
+        return len(self.payloads.objects.get(upload.name or "", _EMPTY).body)
 
     def _is_ready(self, upload: Announced) -> bool:
         """The payload is there, or all its parts are."""

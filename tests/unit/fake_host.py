@@ -176,12 +176,14 @@ class FakeHost:
                 return self._receipt(upload_id)
             case "DELETE", ["uploads", upload_id]:
                 return self._abort(upload_id)
+            case _, ["uploads", upload_id, "parts"] if self.uploads[upload_id].state != "open":
+                return _error(409, "upload_final")
             case "GET", ["uploads", upload_id, "parts"]:
                 return _json(200, self._parts(upload_id, []))
             case "POST", ["uploads", upload_id, "parts"]:
                 return _json(200, self._parts(upload_id, msgspec.json.decode(body)["parts"]))
             case "POST", ["uploads", upload_id, "complete"]:
-                return self._complete(upload_id)
+                return self.complete(upload_id)
             case "POST", ["subjects", subject, "messages"]:
                 return self._inline(subject, headers, body)
             case "POST", ["subjects", subject, "messages", "batch"]:
@@ -266,7 +268,7 @@ class FakeHost:
         self.uploads[upload_id].state = "aborted"
         return _json(200, self._shape(upload_id))
 
-    def _complete(self, upload_id: str) -> HttpResponse:
+    def complete(self, upload_id: str) -> HttpResponse:
         upload = self.uploads[upload_id]
         if upload.state == "open":
             count = -(-upload.spec["size"] // self.part_size)

@@ -97,6 +97,12 @@ def test_an_error_has_the_same_shape_as_everywhere(kit: CoreKit) -> None:
     assert (status, body["error"]["code"], body["error"]["details"]) == (400, "bad_request", {"field": "subject"})
 
 
+def test_a_header_of_ours_that_the_route_does_not_take_is_refused(kit: CoreKit) -> None:
+    event = gateway("POST", "/v1/subjects/{subject}/uploads", SUBJECT, b'{"size": 1}', headers={"X-Mts-Seqno": "1"})
+    status, body = call("publish", event)
+    assert (status, body["error"]["details"]) == (400, {"field": "x-mts-seqno"})
+
+
 def test_an_event_of_the_bucket_commits(kit: CoreKit) -> None:
     upload = run(kit.ticket(2)).upload
     item = {"key": upload.object_name, "size": 2}

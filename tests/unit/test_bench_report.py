@@ -1,8 +1,6 @@
-"""The tables of `make bench`, and the page that shows them."""
+"""The tables of `make bench`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -28,29 +26,6 @@ def test_a_table_says_of_every_floor_whether_it_is_met() -> None:
     lines = report.speed_table(RUN).splitlines()[2:]
     assert [line.split(" | ")[3] for line in lines] == ["met", "**not met**", "**not met**", "not measured"]
     assert [line.split(" | ")[1] for line in lines[:3]] == ["**0.9** x alone", "**0.1** x select", "**3** ms"]
-
-
-def _block(name: str) -> str:
-    return f"<!-- {name}: written by `make bench` -->\nold\n<!-- end of {name} -->\n"
-
-
-def test_a_run_replaces_its_own_block_of_the_page_and_nothing_else(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    kept = f"before\n{_block('speed')}between\n"
-    page.write_text(f"{kept}{_block('delivery')}behind\n")
-    report.update_page(RUN, page, "delivery")
-    text = page.read_text()
-    assert text.startswith(f"{kept}<!-- delivery: written by `make bench` -->\nmachine: 2 cores\n")
-    assert text.endswith("<!-- end of delivery -->\nbehind\n")
-    assert text.count("old") == 1
-
-
-def test_a_page_without_the_block_is_left_as_it_is(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("by hand\n")
-    with pytest.raises(BenchError, match="no block for delivery"):
-        report.update_page(RUN, page, "delivery")
-    assert page.read_text() == "by hand\n"
 
 
 def test_a_load_with_a_failed_operation_is_no_measurement() -> None:

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from minitoolstream.api.errors import HTTP_STATUS
+from minitoolstream.api.schema_catalog import PinShape, Placed
 from minitoolstream.cli import output
+from minitoolstream.cli.catalog_commands import _pin_text
 from minitoolstream.cli.main import Group, cli
 from minitoolstream.cli.output import EXIT_CODES_HELP, Exit, emit, exit_code, json_option
 from minitoolstream.cli.progress import ProgressBar, human_size, human_time
@@ -216,3 +218,15 @@ main()
 
 def test_fields_are_shown_whole_but_never_steer_the_terminal() -> None:
     assert fields_text([("name", "x" * 200), ("none", ""), ("n", "a\x1b[2J\nb")]) == f"name  {'x' * 200}\nn     a·[2J·b"
+
+
+def test_a_pin_is_shown_with_what_is_known_of_it() -> None:
+    placed = Placed(["eu", "us"], ["eu"], [], ["us"], drift=True, attempts=0)
+    pin = PinShape(
+        cid="bafk", owner="alice", status="pinning", rf=2, version=3, created_at="", updated_at="", placement=placed
+    )
+    lines = ["bafk", "status   pinning, version 3, owner alice", "copies   1 of 2: eu"]
+    assert _pin_text(pin).splitlines() == lines
+    pin.name, pin.size, pin.tags, pin.zones = "film", 0, ["x", "y"], ["eu", "us"]
+    known = ["name     film", "size     0 B", "tags     x, y", "zones    eu, us"]
+    assert _pin_text(pin).splitlines() == [*lines, *known]

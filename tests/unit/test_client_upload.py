@@ -303,6 +303,95 @@ async def test_a_single_put_that_never_landed_starts_anew(tmp_path: Path) -> Non
     assert [upload.state for upload in host.uploads.values()] == ["aborted", "committed"]
 
 
+def meanwhile(host: FakeHost, act: Callable[[str], object]) -> Callable[[Callable[[], HttpResponse]], HttpResponse]:
+    """What happens to the only upload between the answer to one request and the next."""
+
+    def effect(send: Callable[[], HttpResponse]) -> HttpResponse:
+        response = send()
+        act(next(iter(host.uploads)))
+        return response
+
+    return effect
+
+
+def late_put(host: FakeHost, data: bytes) -> Callable[[Callable[[], HttpResponse]], HttpResponse]:
+    """The payload lands, and its event commits, just before this request is served."""
+
+    def effect(send: Callable[[], HttpResponse]) -> HttpResponse:
+        (upload_id,) = host.uploads
+        host.uploads[upload_id].payload = data
+        host.complete(upload_id)
+        return send()
+
+    return effect
+
+
+async def test_what_an_interrupted_complete_commits_while_the_call_is_repeated_is_not_published_twice(
+    tmp_path: Path,
+) -> None:
+    host = FakeHost()
+    path = make_file(tmp_path)
+    await interrupt_at("/complete", host, tmp_path, path)
+    host.once("GET host-a/v1/uploads", meanwhile(host, host.complete))
+    receipt = await host.client(tmp_path / "state").publish_file("videos", path)
+    assert receipt.sequence == 1
+    assert len(host.messages) == 1
+    assert state_files(tmp_path) == []
+
+
+async def test_what_an_interrupted_complete_made_wait_for_an_earlier_seqno_is_not_given_up(tmp_path: Path) -> None:
+    host = FakeHost()
+    path = make_file(tmp_path)
+    await interrupt_at("/complete", host, tmp_path, path)
+    host.once(
+        "GET host-a/v1/uploads", meanwhile(host, lambda upload_id: setattr(host.uploads[upload_id], "state", "stored"))
+    )
+    receipt = await host.client(tmp_path / "state").publish_file("videos", path)
+    assert receipt.state is State.STORED
+    assert host.asked("DELETE") == []
+
+
+async def test_a_put_that_lands_while_it_is_given_up_is_not_published_twice(tmp_path: Path) -> None:
+    host = FakeHost()
+    path = make_file(tmp_path, b"tiny")
+    await interrupt_at("PUT store", host, tmp_path, path)
+    host.once("DELETE", late_put(host, b"tiny"))
+    receipt = await host.client(tmp_path / "state").publish_file("videos", path)
+    assert receipt.sequence == 1
+    assert len(host.messages) == 1
+
+
+async def test_a_put_that_landed_before_its_url_expired_is_not_published_twice(tmp_path: Path) -> None:
+    host = FakeHost()
+    host.once("PUT store", EXPIRED)
+    host.once("DELETE", late_put(host, b"tiny"))
+    receipt = await host.client(tmp_path).publish_file("videos", make_file(tmp_path, b"tiny"))
+    assert receipt.sequence == 1
+    assert len(host.messages) == 1
+
+
+async def test_an_old_upload_of_other_content_that_was_committed_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    host = FakeHost()
+    path = make_file(tmp_path, b"old")
+    await interrupt_at("GET host-a/v1/uploads", host, tmp_path, path)
+    path.write_bytes(b"newer")
+    receipt = await host.client(tmp_path / "state").publish_file("videos", path)
+    assert (receipt.sequence, host.messages[1].data) == (2, b"newer")
+
+
+async def test_nothing_is_begun_anew_while_nobody_knows_what_became_of_the_upload(tmp_path: Path) -> None:
+    host = FakeHost()
+    path = make_file(tmp_path, b"tiny")
+    host.once("PUT store", EXPIRED)
+    host.once("DELETE", api_error(500, "internal"))
+    with pytest.raises(MtsError, match="Request has expired"):
+        await host.client(tmp_path / "state").publish_file("videos", path)
+    host.once("DELETE", late_put(host, b"tiny"))
+    receipt = await host.client(tmp_path / "state").publish_file("videos", path)
+    assert receipt.sequence == 1
+    assert len(host.messages) == 1
+
+
 async def test_a_store_that_stays_down_keeps_the_upload_for_a_later_call(tmp_path: Path) -> None:
     host = FakeHost()
     path = make_file(tmp_path)

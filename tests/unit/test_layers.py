@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "request_id": set(),
     "net": set(),
     "ports": {"domain"},
-    "services": {"domain", "ports", "config"},
+    "services": {"domain", "ports", "config", "request_id"},
     "adapters": {"domain", "ports", "config", "net", "request_id"},
     "bootstrap": {"adapters", "bundle", "config", "ports", "services"},
     "container": {"bootstrap", "config", "domain", "options", "services"},

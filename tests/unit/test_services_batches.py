@@ -15,7 +15,8 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Wish
 from minitoolstream.services import run_batches as batches
 from minitoolstream.services.core import Core
-from minitoolstream.services.manage_pins import Actor, PinState, create_pin, get_pin
+from minitoolstream.services.manage_pins import Actor, PinState, create_pin
+from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.run_batches import LIFE, batch_items, get_batch, run_batches, start_batch
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, cid
 from tests.unit.test_services_pins import DiedError, Dying
@@ -67,9 +68,15 @@ async def test_the_same_operation_id_is_another_batch_of_another_owner_or_reques
         await start_batch(kit.core, ALICE, "pin", CIDS[:6], Wish(), operation_id="op")
 
 
-@pytest.mark.parametrize("writes", [1, 20, 60, 150, 200])
-async def test_a_batch_whose_worker_dies_is_gone_on_with(kit: CatalogKit, writes: int) -> None:
-    row = await start_batch(kit.core, ALICE, "pin", CIDS, Wish())
+@pytest.mark.parametrize(
+    ("kind", "writes"),
+    [*(("pin", writes) for writes in (1, 20, 60, 150, 200)), *(("unpin", writes) for writes in (1, 20, 60, 100, 130))],
+)
+async def test_a_batch_whose_worker_dies_is_gone_on_with(kit: CatalogKit, kind: str, writes: int) -> None:
+    if kind == "unpin":
+        for one in CIDS:
+            await create_pin(kit.core, ALICE, one, Wish())
+    row = await start_batch(kit.core, ALICE, kind, CIDS, Wish())
     kit.core.catalog = Dying(kit.store, writes)
     with pytest.raises(DiedError):
         await run_batches(kit.core)
@@ -83,7 +90,9 @@ async def test_a_batch_whose_worker_dies_is_gone_on_with(kit: CatalogKit, writes
     done = await get_batch(kit.core, ALICE, row["batch_id"])
     assert (done["state"], done["done"], done["failed"]) == ("done", len(CIDS), 0)
     for one in CIDS:
-        assert (await get_pin(kit.core, ALICE, one)).pin.owner == "alice"
+        pin = await find_pin(kit.core, one)
+        assert pin is not None
+        assert (pin.owner, pin.ended) == ("alice", kind == "unpin")
 
 
 async def test_an_engine_that_is_away_for_a_moment_fails_no_item(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote_plus
@@ -17,11 +17,15 @@ from minitoolstream.domain.subject import new_id
 from minitoolstream.domain.upload import Receipt, State, StoredObject, Upload
 from minitoolstream.host.functions import load_functions
 from minitoolstream.ports import NoMetrics
+from minitoolstream.request_id import request_id
 from minitoolstream.services import commit_uploads
 from minitoolstream.services.commit_uploads import Committer, commit_created
+from minitoolstream.services.end_upload import complete_upload
+from minitoolstream.services.reconcile_uploads import reconcile
 from tests.core_kit import CoreKit, core_kit
 
 handle_event = load_functions().handle_event
+Way = Callable[[CoreKit, Upload], Awaitable[None]]
 
 
 class SlowStore:
@@ -29,11 +33,13 @@ class SlowStore:
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
+        self.request_ids: list[str | None] = []
         self.go_on = asyncio.Event()
         self.fails: list[BaseException] = []
 
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
         self.calls.append([item.upload_id for item in stored])
+        self.request_ids.append(request_id.get())
         await self.go_on.wait()
         if self.fails:
             raise self.fails.pop(0)
@@ -66,7 +72,10 @@ async def test_one_call_is_in_flight_and_what_arrives_meanwhile_forms_the_next()
     assert [receipt.upload_id for receipt in receipts] == list("abcd")
 
 
-async def test_while_several_are_under_way_at_once_the_first_of_a_call_waits_for_others() -> None:
+async def test_while_several_are_under_way_at_once_the_first_of_a_call_waits_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit_uploads, "_HOLD", 3600.0)
     store = SlowStore()
     store.go_on.set()
     commits = committer(store)
@@ -108,6 +117,21 @@ async def test_the_receipts_of_the_last_moments_are_known(monkeypatch: pytest.Mo
     assert [commits.recent(name) is not None for name in "abcd"] == [False, True, True, False]
     monkeypatch.setattr(commit_uploads, "_REMEMBERED_FOR", -1)
     assert commits.recent("c") is None
+
+
+async def test_a_call_is_made_under_the_id_of_a_request_that_is_in_it() -> None:
+    store = SlowStore()
+    commits = committer(store)
+
+    async def serve(name: str) -> None:
+        request_id.set(f"request-{name}")
+        await commits.commit(stored(name))
+
+    first = await begun([asyncio.create_task(serve("a"))])
+    rest = await begun([asyncio.create_task(serve(name)) for name in "bc"])
+    store.go_on.set()
+    await asyncio.gather(*first, *rest)
+    assert (store.calls, store.request_ids) == ([["a"], ["b", "c"]], ["request-a", "request-b"])
 
 
 async def test_a_call_takes_at_most_five_hundred() -> None:
@@ -155,12 +179,26 @@ async def test_an_event_commits_its_upload_and_is_counted_once() -> None:
     assert kit.metrics.messages_committed == 1
 
 
-async def test_a_payload_that_does_not_fit_is_counted_with_the_reason() -> None:
+async def told_by_event(kit: CoreKit, upload: Upload) -> None:
+    await commit_created(kit.core, ObjectCreated("minitoolstream", upload.object_name, len(b"too long")))
+
+
+async def completed(kit: CoreKit, upload: Upload) -> None:
+    await complete_upload(kit.core, upload.id)
+
+
+async def found_by_the_reconciler(kit: CoreKit, _upload: Upload) -> None:
+    kit.advance(600)
+    await reconcile(kit.core)
+
+
+@pytest.mark.parametrize("way", [told_by_event, completed, found_by_the_reconciler])
+async def test_a_payload_that_does_not_fit_is_counted_with_the_reason_whoever_finds_it(way: Way) -> None:
     kit = core_kit()
     upload = (await kit.ticket(2)).upload
-    receipt = await commit_created(kit.core, kit.put(upload, b"too long"))
-    assert receipt is not None
-    assert receipt.state is State.REJECTED
+    kit.put(upload, b"too long")
+    await way(kit, upload)
+    assert (await kit.receipt(upload)).state is State.REJECTED
     assert kit.metrics.reasons == ["size_mismatch"]
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.api import show_catalog
-from minitoolstream.domain.catalog_tables import BY_PEER, PLACEMENTS, QUEUE, STATS, Table
+from minitoolstream.domain.catalog_tables import BY_PEER, CLAIMS, PLACEMENTS, QUEUE, STATS, Table
 from minitoolstream.domain.cid import cid_of
-from minitoolstream.domain.errors import unavailable
+from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Wish
+from minitoolstream.ports.catalog import Put
 from minitoolstream.services import copy_content
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import give_up_claim, take_claim
@@ -28,6 +29,7 @@ from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.settle_copies import Counts
+from minitoolstream.services.watch_peers import MEMBERS
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
 from tests.unit.test_services_pins import DiedError, Dying
 
@@ -220,6 +222,102 @@ async def test_a_full_peer_gets_nothing_more_and_another_takes_its_place(kit: Ca
     assert await status(kit) == "pinned"
     assert len(holders(kit) - {chosen}) == 1
     assert (await placement(kit))["actual"] == holders(kit)
+
+
+async def test_a_copy_that_waits_for_room_at_a_full_peer_is_made_when_there_is_some(kit: CatalogKit) -> None:
+    """There is no other peer that could take it."""
+
+    class Full(MemoryPayloads):
+        async def put_new(self, *_given: Any, **_more: Any) -> None:
+            raise unavailable("no space left", full=True)
+
+    del kit.peers.known["asia"]
+    room, kit.peers.stores["us"] = kit.peers.stores["us"], Full()
+    await published(kit, rf=2)
+    for _ in range(3):
+        await run(kit)
+    assert (holders(kit), (await run(kit)).looked_at) == ({"eu"}, 0)
+    looks = [(await run(kit, 60)).looked_at for _ in range(24 * 60)]
+    assert 24 <= sum(looks) <= 60
+    kit.peers.stores["us"] = room
+    for _ in range(2):
+        await run(kit, 3700)
+    assert holders(kit) == {"eu", "us"}
+    assert (await run(kit, 7300)).looked_at == 0
+
+
+async def test_a_peer_in_another_zone_gets_the_share_of_its_zone(kit: CatalogKit) -> None:
+    bodies = [bytes([number]) * 5 for number in range(12)]
+    for body in bodies:
+        await published(kit, body, zones=frozenset({"eu", "us"}))
+    await run(kit)
+    assert all(holders(kit, body) == {"eu", "us"} for body in bodies)
+    kit.peers.add("us", zone="mars")
+    kit.peers.add("asia", zone="us")
+    for _ in range(2):
+        await run(kit)
+    assert all(holders(kit, body) == {"eu", "asia"} for body in bodies)
+    assert (await run(kit)).looked_at == 0
+
+
+async def test_a_heavier_peer_gets_more_copies(kit: CatalogKit) -> None:
+    bodies = [bytes([number]) * 5 for number in range(24)]
+    for body in bodies:
+        await published(kit, body, rf=1)
+    await run(kit)
+    before = sum("eu" in holders(kit, body) for body in bodies)
+    kit.peers.add("eu", weight=1000.0)
+    await run(kit)
+    assert sum("eu" in holders(kit, body) for body in bodies) > max(before, 20)
+
+
+@pytest.mark.parametrize("place", ['{"members": ["asia", "eu"], "walks": []}', None])
+async def test_peers_as_another_version_wrote_them_are_gone_on_with(kit: CatalogKit, place: str | None) -> None:
+    await published(kit)
+    await run(kit)
+    await run(kit)
+    await kit.store.write([Put(CLAIMS, {"name": MEMBERS, "place": place})])
+    assert (await run(kit)).looked_at == bool(place)
+    assert (await run(kit)).looked_at == 0
+
+
+async def test_what_was_never_there_is_not_counted_as_removed(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    await delete_pin(kit.core, ALICE, CID)
+    counts = await run(kit)
+    assert (counts.removed, counts.ended) == (0, 1)
+
+
+@pytest.mark.parametrize("figures_fail", [True, False])
+async def test_a_slice_that_fails_takes_nothing_from_the_others_and_is_the_one_that_is_told(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, figures_fail: bool
+) -> None:
+    bodies = [bytes([number]) * 5 for number in range(12)]
+    for body in bodies:
+        await published(kit, body)
+    bad = slice_of(cid_of(bodies[0]))
+    page, add = kit.store.page, kit.store.add
+
+    async def page_of_others(table: Table, partition: Any, limit: int, **more: Any) -> Any:
+        if table is QUEUE and partition == (bad,) and limit > 1:
+            raise unavailable("this slice cannot be read")
+        return await page(table, partition, limit, **more)
+
+    async def no_figures(*_given: Any) -> None:
+        raise unavailable("figures cannot be written")
+
+    monkeypatch.setattr(kit.store, "page", page_of_others)
+    if figures_fail:
+        monkeypatch.setattr(kit.store, "add", no_figures)
+    with pytest.raises(MtsError, match="this slice cannot be read"):
+        await run(kit)
+    monkeypatch.setattr(kit.store, "add", add)
+    others = [body for body in bodies if slice_of(cid_of(body)) != bad]
+    assert 0 < len(others) < len(bodies)
+    assert all(len(holders(kit, body)) == 2 for body in others)
+    copied = await kit.store.get(STATS, ("all", "copied"))
+    assert (copied or {"value": 0})["value"] == (0 if figures_fail else 2 * len(others))
 
 
 async def test_a_peer_that_is_removed_leaves_its_copies_to_others(kit: CatalogKit) -> None:

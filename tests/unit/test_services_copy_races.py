@@ -17,7 +17,7 @@ from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.pin import Wish
 from minitoolstream.ports import StoredPart
 from minitoolstream.ports.catalog import Change, Put, Row
-from minitoolstream.services import copy_content
+from minitoolstream.services import copy_content, read_ahead
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
@@ -178,7 +178,7 @@ async def test_a_huge_content_has_no_more_parts_than_a_store_takes(
     kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_content, "PART", 1)
-    monkeypatch.setattr(copy_content, "MAX_PARTS", 4)
+    monkeypatch.setattr(read_ahead, "MAX_PARTS", 4)
     await published(kit, rf=1)
     await run(kit)
     (peer,) = holders(kit)

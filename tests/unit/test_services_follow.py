@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minitoolstream.domain.catalog_tables import PLACEMENTS, SUBJECTS, Table
+from minitoolstream.domain.catalog_tables import PINS, PLACEMENTS, REFS, REFS_BY_SUBJECT, SUBJECTS, Table
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.message import Extent, Message
@@ -23,12 +25,13 @@ from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.fetch_messages import deliver
 from minitoolstream.services.follow_subjects import follow_subjects, hold_messages, note_subject
-from minitoolstream.services.manage_pins import create_pin, get_pin
+from minitoolstream.services.jobs import JOBS
+from minitoolstream.services.manage_pins import create_pin, get_pin, pin_sequence
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.tend_catalog import tend_catalog
-from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
+from tests.catalog_kit import ALICE, OPERATOR, CatalogKit, catalog_kit
 from tests.unit.test_services_pins import DiedError, Dying
 
 SETTINGS = (["raw"], Quota(), Autopartitioning("disabled", 1, 1, 80, 300))
@@ -365,7 +368,7 @@ async def test_a_subject_noted_again_while_its_messages_are_let_go_is_not_forgot
     monkeypatch.setattr(followed, "let_go_of", let_go_slowly)
     await follow_subjects(kit.core)
     stream.publish(b"two")
-    assert await follow_subjects(kit.core) == (1, 0)
+    assert await follow_subjects(kit.core) == (2, 0)
 
 
 async def test_digests_told_before_a_message_is_followed_are_let_go_with_the_subject(
@@ -391,3 +394,187 @@ async def test_a_subject_that_a_new_database_does_not_know_is_found_and_followed
     (found,) = (await check_catalog(kit.core, mend=True)).found
     assert found == Finding("asks for copies, and is not followed", "", "s")
     assert await follow_subjects(kit.core) == (1, 0)
+
+
+async def test_a_repeated_pin_of_a_message_that_is_gone_is_answered(kit: CatalogKit, stream: Stream) -> None:
+    extent = stream.publish(b"one")
+    made, _ = await pin_sequence(kit.core, OPERATOR, extent.sequence, Wish(), "op")
+    assert made.pin.message == extent.sequence
+    stream.extents.clear()
+    again, created = await pin_sequence(kit.core, OPERATOR, extent.sequence, Wish(), "op")
+    assert (again.pin, created) == (made.pin, True)
+    with pytest.raises(MtsError, match="there is no message"):
+        await pin_sequence(kit.core, OPERATOR, extent.sequence, Wish(), "another")
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_messages_that_were_let_go_are_held_again_when_copies_are_asked_for_again(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch, cut_off: bool
+) -> None:
+    monkeypatch.setattr(followed, "_PAGE", 2)
+    monkeypatch.setattr(followed, "_PART", 3)
+    for number in range(6):
+        stream.publish(bytes([number]))
+    await settle(kit)
+    if cut_off:  # some are let go, and some are not
+        monkeypatch.setattr(followed, "_TURN", -1)
+    stream.copies = None
+    assert await follow_subjects(kit.core) == (0, 2 if cut_off else 6)
+    monkeypatch.setattr(followed, "_TURN", 60)
+    await note_subject(kit.core, "s", {"rf": 2})
+    stream.copies = Copies(2)
+    await settle(kit)
+    await settle(kit)
+    assert [len(await actual(kit, bytes([number]))) for number in range(6)] == [2] * 6
+    stream.extents.clear()
+    await settle(kit)
+    assert await kit.store.walk(REFS_BY_SUBJECT, None, 99) == ([], None)
+
+
+async def test_nothing_is_left_of_a_subject_that_is_let_go_in_many_runs(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "_PAGE", 2)
+    monkeypatch.setattr(followed, "_PART", 4)
+    for number in range(9):
+        stream.publish(bytes([number]))
+    await settle(kit)
+    monkeypatch.setattr(followed, "_TURN", -1)
+    stream.copies = None
+    kit.advance(120)
+    gone = []
+    while await kit.store.get(SUBJECTS, (0, "s")) is not None:
+        gone.append((await settle(kit))[1])
+    assert sum(gone) == 9
+    assert max(gone) == 2
+    assert await kit.store.walk(REFS_BY_SUBJECT, None, 99) == ([], None)
+    assert await kit.store.walk(REFS, None, 99) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Copies(1), Copies(3)),
+        (Copies(3), Copies(1)),
+        (Copies(1, ["eu"]), Copies(1, ["us"])),
+        (Copies(1, ["eu"]), Copies(3)),
+    ],
+)
+async def test_other_copies_are_made_also_of_messages_that_were_followed_before(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch, before: Copies, after: Copies
+) -> None:
+    monkeypatch.setattr(pin_message, "READ_UP_TO", 4)
+    told = stream.publish(b"large", sha256=False)
+    stream.publish(b"one")
+    stream.copies = before
+    await hold_messages(kit.core, "s", {told.sequence: cid_of(b"large").sha256})
+    await settle(kit)
+    assert len(await actual(kit, b"one")) == before.rf
+    stream.copies = after
+    await settle(kit)
+    await settle(kit)
+    for body in (b"one", b"large"):
+        assert len(await actual(kit, body)) == after.rf
+        assert await actual(kit, body) == frozenset(after.zones or await actual(kit, body))
+    assert await follow_subjects(kit.core) == (0, 0)
+
+
+@pytest.mark.parametrize("writes", range(2, 8))
+async def test_a_follower_that_dies_while_other_copies_are_asked_for_is_gone_on_with(
+    kit: CatalogKit, stream: Stream, writes: int
+) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    stream.copies = Copies(3)
+    kit.core.catalog = Dying(kit.store, writes)
+    with pytest.raises(DiedError):
+        await follow_subjects(kit.core)
+    kit.core.catalog = kit.store
+    kit.advance(70)
+    await settle(kit)
+    await settle(kit)
+    assert len(await actual(kit, b"one")) == 3
+
+
+async def test_messages_that_never_end_keep_no_pin_from_its_copies_and_its_end(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "_TURN", 0)
+    page = stream.get_messages
+
+    async def one_more(subject: str, start: int, limit: int) -> ExtentPage:
+        stream.publish(str(len(stream.extents)).encode())
+        return await page(subject, start, limit)
+
+    monkeypatch.setattr(stream, "get_messages", one_more)
+    kit.peers.stores["eu"].client_put(key_of(cid_of(b"kept")), b"kept")
+    await create_pin(kit.core, ALICE, cid_of(b"kept"), Wish(rf=2))
+    await create_pin(kit.core, ALICE, cid_of(b"over"), Wish(expires_at=kit.now + timedelta(minutes=2)))
+    kit.advance(180)
+    done = await tend_catalog(kit.core)
+    assert done["expired"] == 1
+    assert len(await actual(kit, b"kept")) == 2
+
+
+async def test_a_duty_of_the_catalog_that_hangs_holds_up_no_other(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    get = stream.get
+
+    async def hang(subject: str) -> Subject:
+        await go_on.wait()
+        return await get(subject)
+
+    monkeypatch.setattr(stream, "get", hang)
+    kit.peers.stores["eu"].client_put(key_of(cid_of(b"kept")), b"kept")
+    await create_pin(kit.core, ALICE, cid_of(b"kept"), Wish(rf=2))
+    kit.advance(5)
+    jobs = [job for job in JOBS if job.interval == "catalog.interval"]
+    running = {job.name: asyncio.ensure_future(job.run(kit.core)) for job in jobs}
+    hanging = running.pop("follow")
+    async with asyncio.timeout(30):
+        await asyncio.gather(*running.values())
+    assert len(await actual(kit, b"kept")) == 2
+    assert not hanging.done()
+    go_on.set()
+    await hanging
+
+
+async def test_many_messages_of_one_content_are_held_and_let_go_without_a_change_in_vain(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(90):
+        stream.publish(b"same")
+    put_if = kit.store.put_if
+
+    async def first_time(*given: Any) -> None:
+        assert await put_if(*given) is None
+
+    monkeypatch.setattr(kit.store, "put_if", first_time)
+    assert await settle(kit) == (90, 0)
+    stream.publish(b"another")
+    del stream.extents[:90]
+    assert await settle(kit) == (1, 90)
+    assert await find_pin(kit.core, cid_of(b"same")) is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_reference_without_a_pin_is_held_again_or_forgotten(
+    kit: CatalogKit, stream: Stream, there: bool
+) -> None:
+    stream.publish(b"one")
+    await settle(kit)
+    cid = cid_of(b"one")
+    await kit.store.write([Delete(PINS, cid.key), Delete(PLACEMENTS, cid.key)])
+    if not there:
+        stream.extents.clear()
+    kit.advance(120)
+    report = await check_catalog(kit.core, mend=True)
+    assert Finding("held by a message, and not pinned", cid.text, "message/1") in report.found
+    assert report.mended >= 1
+    await reconcile_copies(kit.core)
+    assert (await find_pin(kit.core, cid) is not None, len(await actual(kit, b"one") or ())) == (there, 2 * there)
+    kit.advance(120)
+    kinds = [found.kind for found in (await check_catalog(kit.core)).found]
+    assert "held by a message, and not pinned" not in kinds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import string
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.lanes import HASHES, Lanes
 from minitoolstream.domain.limits import MAX_PACK_METADATA_BYTES
-from minitoolstream.domain.pack import FRAME_PREFIX, AlikeMessages, InlineMessage, build_pack
+from minitoolstream.domain.pack import FRAME_PREFIX, AlikeMessages, Group, InlineMessage, build_pack
 from minitoolstream.domain.upload import Receipt, State
-from minitoolstream.ports import PackResult
+from minitoolstream.ports import GroupResults, PackResult
+from minitoolstream.request_id import request_id
 from minitoolstream.services.fetch_messages import MessagePage, Selection, read_page
 from minitoolstream.services.publish_batch import publish_batch
 from minitoolstream.services.publish_inline import metadata_size, publish_inline
@@ -93,6 +95,31 @@ async def test_one_put_is_in_flight_and_what_arrives_meanwhile_forms_the_next_pa
     page = await read_page(kit.core, Selection("b", 10, inline=True), 0)
     assert isinstance(page, MessagePage)
     assert [item.data for item in page.messages] == ["MA==", "MQ==", "Mw==", "NQ=="]
+
+
+async def test_a_pack_is_committed_under_the_id_of_a_request_that_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = core_kit()
+    gate = Gate(kit, monkeypatch)
+    seen: list[tuple[str | None, int]] = []
+    commit_pack = kit.metadata.commit_pack
+
+    async def noted(name: str, groups: Sequence[Group], *, all_or_none: bool = False) -> list[GroupResults]:
+        seen.append((request_id.get(), len(groups[0].sizes)))
+        return await commit_pack(name, groups, all_or_none=all_or_none)
+
+    async def serve(name: str) -> None:
+        request_id.set(name)
+        await publish_inline(kit.core, message())
+
+    monkeypatch.setattr(kit.metadata, "commit_pack", noted)
+    first = asyncio.create_task(serve("a"))
+    opened = await gate.next_one()
+    rest = [asyncio.create_task(serve(name)) for name in "bc"]
+    await asyncio.sleep(0)
+    opened.set()
+    (await gate.next_one()).set()
+    await asyncio.gather(first, *rest)
+    assert seen == [("a", 1), ("b", 2)]
 
 
 async def test_a_subject_with_nothing_under_way_does_not_wait_for_the_put_of_another(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
+from minitoolstream.domain.catalog_tables import PEERS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Wish
@@ -18,7 +19,9 @@ from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin
+from minitoolstream.services.patience import Patience
 from minitoolstream.services.reconcile_copies import _Share
+from minitoolstream.services.watch_peers import watch_peers
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
 from tests.unit.test_services_copies import BODY, CID, holders, published, run
 
@@ -121,3 +124,58 @@ async def test_a_slice_that_was_lost_removes_nothing_any_more(kit: CatalogKit) -
     assert await take_claim(kit.core, "slice/2", "another")
     await share.take()
     assert (share.holds(1), share.holds(2)) == (True, False)
+
+
+async def test_a_peer_that_was_away_for_a_moment_of_a_long_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("minitoolstream.services.patience.time.monotonic", lambda: now)
+    patience, away = Patience(), unavailable("away")
+    for _ in range(3):
+        patience.check("eu")
+        patience.failed("eu", away)
+    with pytest.raises(MtsError, match="away") as caught:
+        patience.check("eu")
+    assert caught.value.details["not_asked"]
+    now += 60
+    patience.check("eu")
+    patience.failed("eu", away)  # one more is enough
+    with pytest.raises(MtsError, match="away"):
+        patience.check("eu")
+    now += 60
+    patience.check("eu")
+    patience.answered("eu")
+    patience.failed("eu", away)
+    patience.check("eu")
+
+
+async def test_a_deep_check_waits_for_a_peer_that_hangs_some_times_alone(kit: CatalogKit) -> None:
+    bodies = [f"body {number}".encode() for number in range(30)]
+    for body in bodies:
+        await published(kit, body, rf=3)
+    await run(kit)
+    kit.advance(120)
+    kit.peers.stores["eu"] = hanging = Hanging()
+    report = await check_catalog(kit.core, deep=True)
+    assert [found.kind for found in report.found] == ["peer not reached"] * 30
+    assert hanging.asked == 3
+
+
+async def test_why_a_peer_is_down_is_told_anew_and_since_when_is_not(kit: CatalogKit) -> None:
+    why = "one reason"
+
+    class Down(MemoryPayloads):
+        async def check(self) -> None:
+            raise unavailable(why)
+
+    kit.peers.stores["eu"] = Down()
+    first = kit.now
+    told = []
+    for seconds, reason in ((0, "one reason"), (600, "another reason"), (301, "another reason")):
+        kit.advance(seconds)
+        why = reason
+        await watch_peers(kit.core)
+        row = await kit.store.get(PEERS, ("eu",))
+        assert row is not None
+        assert row["since"] == first
+        told.append((row["state"], row["reason"]))
+    assert told == [("down", "one reason"), ("down", "another reason"), ("lost", "another reason")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -12,19 +12,20 @@ from typing import Any, cast
 import pytest
 
 from minitoolstream.api import parse_catalog
-from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, EVENTS, PINS, QUEUE, REFS, TTL_QUEUE
+from minitoolstream.domain.catalog_tables import BY_PEER, EVENTS, OPERATIONS, PEERS, PINS, QUEUE, REFS, TTL_QUEUE
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, UNPINNING, Wish, ttl_bucket
-from minitoolstream.ports.catalog import Change, Delete
+from minitoolstream.ports.catalog import Change, Delete, Put
 from minitoolstream.services import list_pins as pins_listed
 from minitoolstream.services.catalog_figures import read_events
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_by_time, list_pins
-from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, replace_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES, expires
+from minitoolstream.services.run_batches import start_batch
 from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, cid
 
 
@@ -91,7 +92,9 @@ async def test_a_repeated_operation_is_the_same_in_whatever_order_its_metadata_c
     await refused(update_pin(kit.core, ALICE, cid(1), Wish(metadata={}), operation_id="change"), "idempotency_conflict")
 
 
-async def test_an_operator_may_unpin_what_only_messages_hold_also_while_more_of_them_come(kit: CatalogKit) -> None:
+@pytest.mark.parametrize("from_the_beginning", [True, False])
+async def test_what_only_messages_hold_is_nobodys_to_unpin(kit: CatalogKit, from_the_beginning: bool) -> None:
+    """Also when its owner has unpinned it a moment ago."""
     await hold_content(kit.core, cid(1), reference("one"))
 
     class Meanwhile:
@@ -100,14 +103,82 @@ async def test_an_operator_may_unpin_what_only_messages_hold_also_while_more_of_
 
         async def put_if(self, *given: Any) -> Any:
             kit.core.catalog = kit.store
-            await hold_content(kit.core, cid(1), reference("two"))
+            await delete_pin(kit.core, ALICE, cid(1))
             return await kit.store.put_if(*given)
 
-    kit.core.catalog = cast(Any, Meanwhile())
-    await delete_pin(kit.core, OPERATOR, cid(1))
-    found = await find_pin(kit.core, cid(1))
-    assert found is not None
-    assert not found.ended
+    if not from_the_beginning:
+        await create_pin(kit.core, ALICE, cid(1), Wish())
+        kit.core.catalog = cast(Any, Meanwhile())
+    error = await refused(delete_pin(kit.core, OPERATOR, cid(1)), "not_found")
+    assert "only messages hold" in error.message
+    assert [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 10)).pins] == [cid(1)]
+
+
+async def test_what_an_owner_unpins_and_messages_still_hold_is_in_their_list(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one"))
+    await create_pin(kit.core, ALICE, cid(1), Wish())
+    kit.advance(1)
+    await delete_pin(kit.core, ALICE, cid(1))
+    assert (await list_pins(kit.core, "alice", PinFilter(), 10)).pins == []
+    assert [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 10)).pins] == [cid(1)]
+
+
+async def test_a_replacement_that_is_refused_leaves_no_new_pin(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), reference("one"))
+    await refused(replace_pin(kit.core, OPERATOR, cid(1), cid(2), Wish()), "not_found")
+    assert await find_pin(kit.core, cid(2)) is None
+    await create_pin(kit.core, ALICE, cid(3), Wish())
+    await replace_pin(kit.core, ALICE, cid(3), cid(2), Wish())
+    assert [one.pin.cid for one in (await list_pins(kit.core, "alice", PinFilter(), 10)).pins] == [cid(2)]
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        (Wish(rf=1, zones=frozenset({"eu"})), Wish(rf=3)),
+        (Wish(rf=2), Wish(zones=frozenset({"eu"}))),
+    ],
+)
+async def test_pinned_again_what_is_named_must_fit_what_is_kept(kit: CatalogKit, before: Wish, again: Wish) -> None:
+    made, _ = await create_pin(kit.core, ALICE, cid(1), before)
+    await refused(create_pin(kit.core, ALICE, cid(1), again, "op"), "bad_request")
+    await refused(update_pin(kit.core, ALICE, cid(1), again), "bad_request")
+    assert (await get_pin(kit.core, ALICE, cid(1))).pin == made.pin
+    wider, _ = await create_pin(kit.core, ALICE, cid(1), Wish(rf=3, zones=frozenset()))
+    assert (wider.pin.rf, wider.pin.zones) == (3, frozenset())
+
+
+async def test_a_repeated_operation_is_answered_although_it_would_be_refused_by_now(kit: CatalogKit) -> None:
+    wish = Wish(rf=3, expires_at=NOON + timedelta(hours=1))
+    batch = await start_batch(kit.core, ALICE, "pin", [cid(2)], Wish(rf=3), operation_id="batch")
+    await create_pin(kit.core, ALICE, cid(1), wish, "create")
+    await update_pin(kit.core, ALICE, cid(1), wish, version=1, operation_id="update")
+    kit.advance(7200)
+    await kit.store.write([Put(PEERS, {"peer_id": "us", "state": "lost"})])
+    again, created = await create_pin(kit.core, ALICE, cid(1), wish, "create")
+    assert (again.pin.version, created) == (2, True)
+    updated = await update_pin(kit.core, ALICE, cid(1), wish, version=1, operation_id="update")
+    assert updated.pin.version == 2
+    assert await start_batch(kit.core, ALICE, "pin", [cid(2)], Wish(rf=3), operation_id="batch") == batch
+    await refused(create_pin(kit.core, ALICE, cid(1), wish, "another"), "bad_request")
+
+
+async def test_an_operation_that_is_refused_is_not_remembered(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, cid(1), Wish())
+    eu, core = Wish(rf=2, zones=frozenset({"eu"})), kit.core
+    for work, code in (
+        (create_pin(core, ALICE, cid(2), Wish(rf=9), "a"), "bad_request"),
+        (create_pin(core, ALICE, cid(1), eu, "b"), "bad_request"),
+        (create_pin(core, BOB, cid(1), Wish(), "c"), "forbidden"),
+        (update_pin(core, ALICE, cid(2), Wish(), operation_id="d"), "not_found"),
+        (update_pin(core, ALICE, cid(1), Wish(), version=7, operation_id="e"), "version_conflict"),
+        (update_pin(core, ALICE, cid(1), eu, operation_id="f"), "bad_request"),
+        (delete_pin(core, ALICE, cid(2), operation_id="g"), "not_found"),
+        (delete_pin(core, ALICE, cid(1), 7, "h"), "version_conflict"),
+        (start_batch(core, ALICE, "pin", [cid(3)], Wish(rf=9), operation_id="i"), "bad_request"),
+    ):
+        await refused(work, code)
+    assert await kit.store.walk(OPERATIONS, None, 10) == ([], None)
 
 
 async def test_a_stale_version_is_told_the_current_one(kit: CatalogKit) -> None:
@@ -318,25 +389,6 @@ async def test_a_pin_whose_end_nobody_waits_for_is_found_and_ends(kit: CatalogKi
     assert "not in the queue of its end" in kinds
     assert await expire_pins(kit.core) == 1
     await refused(get_pin(kit.core, ALICE, cid(1)), "not_found")
-
-
-async def test_an_operator_who_unpins_what_only_messages_hold_changes_no_list(kit: CatalogKit) -> None:
-    await hold_content(kit.core, cid(1), reference("one"))
-    written: list[Change] = []
-
-    class Noting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(kit.store, name)
-
-        async def write(self, changes: Sequence[Change]) -> None:
-            written.extend(changes)
-            await kit.store.write(changes)
-
-    kit.core.catalog = Noting()
-    await delete_pin(kit.core, OPERATOR, cid(1))
-    # Of a deletion and a row in one batch, Cassandra keeps the deletion.
-    assert not [change for change in written if change.table is BY_OWNER]
-    assert [one.pin.cid for one in (await list_pins(kit.core, NOBODY, PinFilter(), 10)).pins] == [cid(1)]
 
 
 class DiedError(BaseException):

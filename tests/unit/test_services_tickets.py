@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.limits import GIB, MAX_PARTS, MAX_PAYLOAD_BYTES, MIB, MIN_PART_BYTES, PARTS_PER_PAGE
 from minitoolstream.domain.subject import new_id
-from minitoolstream.domain.upload import Receipt, State, UploadSpec
+from minitoolstream.domain.upload import Receipt, State, Upload, UploadSpec
 from minitoolstream.services.commit_uploads import commit_created
 from minitoolstream.services.fetch_messages import get_message
 from minitoolstream.services.issue_tickets import ensure_multipart, issue_tickets, part_size_for
 from minitoolstream.services.upload_parts import list_parts, sign_missing_parts, sign_parts
-from tests.core_kit import core_kit
+from tests.core_kit import CoreKit, core_kit
 
 
 async def test_a_small_payload_gets_one_signed_put() -> None:
@@ -214,13 +215,41 @@ async def test_a_multipart_that_the_store_lost_is_begun_anew_when_parts_are_sign
     assert (again.id, again.multipart_id) == (upload.id, signed.multipart_id), "one that is there is kept"
 
 
-async def test_a_multipart_that_was_made_whole_is_not_begun_anew() -> None:
+async def joined(kit: CoreKit, **more: Any) -> Upload:
+    """All parts were made one object, and the host was killed before it committed that."""
+    upload = (await kit.ticket(15, **more)).upload
+    kit.payloads.multiparts.clear()
+    kit.payloads.client_put(upload.object_name, b"x" * 15)
+    return upload
+
+
+@pytest.mark.parametrize("ask", [list_parts, lambda core, upload_id: sign_missing_parts(core, upload_id, 1)])
+async def test_who_asks_for_parts_that_were_joined_already_finds_them_committed(ask: Any) -> None:
+    kit = core_kit(uploads__part_size=10)
+    upload = await joined(kit)
+    with pytest.raises(MtsError) as caught:
+        await ask(kit.core, upload.id)
+    assert (caught.value.code, caught.value.details["state"]) == ("upload_final", State.COMMITTED)
+    assert (await kit.receipt(upload)).sequence == 1
+    assert kit.payloads.multiparts == {}
+
+
+async def test_a_seqno_whose_parts_were_joined_already_is_committed_by_its_second_announcement() -> None:
+    kit = core_kit(uploads__part_size=10)
+    await joined(kit, producer_id="till", seqno=1)
+    spec = UploadSpec(15, "text/plain", producer_id="till", seqno=1)
+    (receipt,) = await issue_tickets(kit.core, "orders", [spec])
+    assert isinstance(receipt, Receipt)
+    assert (receipt.state, receipt.sequence) == (State.COMMITTED, 1)
+
+
+async def test_parts_that_the_store_lost_are_asked_for_again() -> None:
     kit = core_kit(uploads__part_size=10)
     upload = (await kit.ticket(15)).upload
     kit.payloads.multiparts.clear()
-    kit.payloads.client_put(upload.object_name, b"x" * 15)
-    assert (await sign_missing_parts(kit.core, upload.id, 1)).upload.multipart_id == upload.multipart_id
-    assert kit.payloads.multiparts == {}
+    assert (await list_parts(kit.core, upload.id)).arrived == []
+    renewed = (await sign_parts(kit.core, upload.id, [(1, None)])).upload
+    assert renewed.multipart_id in kit.payloads.multiparts
 
 
 @pytest.mark.parametrize("number", [0, 5, -1])

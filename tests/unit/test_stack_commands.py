@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from click.testing import CliRunner, Result
 
 from minitoolstream.cli.main import cli
 from minitoolstream.config import load_settings
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.stack import console as consoles
+from minitoolstream.stack import object_store
+from minitoolstream.stack.commands import ignore
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.demo import Samples
 from minitoolstream.stack.http import ask
@@ -22,6 +26,7 @@ from minitoolstream.stack.logs import follow, last_lines
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import ProcessId
+from minitoolstream.stack.program import Program
 from minitoolstream.stack.state import Running, State, log_file, save_state
 from minitoolstream.stack.status import status
 
@@ -199,6 +204,38 @@ def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
     assert "finished lately: 3" in shown.stdout
     assert "`mts up` starts it again" in shown.stdout
     assert "{" not in shown.stdout
+
+
+def test_what_did_not_fit_is_shown_with_its_time_and_cannot_steer_the_terminal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"at": 1_700_000_000, "object_name": "a\x1b[2J\nb", "reason": "foreign\robject"}
+    report = {**running(home), "rejected_events": [event]}
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: report)
+    when = f"{datetime.fromtimestamp(1_700_000_000, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+    assert mts("status").stdout.endswith(f"\nrejected: {when} a·[2J·b: foreign·object\n")
+
+
+def test_up_that_could_not_build_minio_names_the_log_and_other_ways(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "minio-build.log"
+
+    def fail(**_options: object) -> Program:
+        raise MtsError("start_failed", "`go install` ended with 1", {"log": str(log), "log_tail": ["no route to host"]})
+
+    monkeypatch.setenv("MTS_OBJECT_STORE", "minio")
+    monkeypatch.setattr("minitoolstream.stack.object_store.get_minio", fail)
+    monkeypatch.setattr(
+        "minitoolstream.stack.up.up",
+        lambda load, _console, **_options: object_store.choose(load(), State(), quick=False, update=ignore),
+    )
+    shown = mts("up")
+    assert shown.exit_code == 5
+    assert f"The end of {log}:\n    no route to host\n" in shown.stderr
+    for way in ("`mts up --quick`", "`minio` on PATH", "MTS_MINIO_ENDPOINT"):
+        assert way in shown.stderr.splitlines()[-1]
+    assert not home.exists()
 
 
 @pytest.fixture

@@ -76,12 +76,53 @@ def test_without_root_the_package_and_what_it_needs_are_unpacked(
 
     monkeypatch.setattr(apt, "run", run)
     monkeypatch.setattr(apt, "root_prefix", lambda: None)
-    monkeypatch.setattr(apt, "_options", lambda _update: [])
+    monkeypatch.setattr(apt, "_options", list)
+    monkeypatch.setattr(apt, "_LISTS", with_lists(tmp_path))
     monkeypatch.setattr(apt, "output", lambda *_a, **_o: "Inst libthing (1.0 Debian)\nInst thing (1.0)\nConf thing\n")
     program = apt.get_program("thing", "thing")
     assert program.path == tmp_path / "debian" / "thing" / "usr" / "bin" / "thing"
     assert commands[0] == ["apt-get", "-q", "download", "libthing", "thing"]
     assert [command[0] for command in commands[1:]] == ["dpkg-deb", "dpkg-deb"]
+
+
+def with_lists(folder: Path) -> Path:
+    (folder / "lists").mkdir()
+    (folder / "lists" / "debian_main_binary-amd64_Packages").touch()
+    return folder / "lists"
+
+
+@pytest.mark.usefixtures("not_on_path")
+@pytest.mark.parametrize("stale", ["they name a file that is gone", "they do not know the package", "there are none"])
+def test_without_root_old_package_lists_are_replaced_by_fresh_ones_of_our_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: str
+) -> None:
+    commands: list[list[str]] = []
+
+    def is_fresh(command: Sequence[str]) -> bool:
+        return f"Dir::State={tmp_path / 'apt' / 'state'}" in command
+
+    def run(command: Sequence[str], **_options: object) -> None:
+        commands.append(list(command))
+        if "download" in command and not is_fresh(command):
+            raise MtsError("start_failed", "404 Not Found")
+        if "download" in command:
+            unpack_into(tmp_path, "thing", "usr/bin/thing")
+
+    def output(command: Sequence[str], **_options: object) -> str | None:
+        return "Inst thing (1.0)\n" if is_fresh(command) or stale.endswith("gone") else None
+
+    monkeypatch.setattr(apt, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(apt, "lead_inside", lambda target: (target / "usr" / "bin").mkdir(parents=True))
+    monkeypatch.setattr(apt, "root_prefix", lambda: None)
+    monkeypatch.setattr(apt, "run", run)
+    monkeypatch.setattr(apt, "output", output)
+    monkeypatch.setattr(apt, "_LISTS", tmp_path / "none" if stale == "there are none" else with_lists(tmp_path))
+    monkeypatch.setattr(apt, "unpacked", lambda *_a, **_o: Program(tmp_path, "unpacked") if commands else None)
+
+    assert apt.get_program("thing", "thing").origin == "unpacked"
+
+    assert [command[-1] for command in commands if is_fresh(command)] == ["update", "thing"]
+    assert len(commands) == (3 if stale.endswith("gone") else 2)
 
 
 @pytest.mark.usefixtures("not_on_path", "commands")

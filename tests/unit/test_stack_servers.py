@@ -64,8 +64,10 @@ class TestChoiceOfTheObjectStore:
         choice = choose(settings(tmp_path), State(), quick=False, update=ignore)
         assert choice.kind == "ministack"
         assert "no Go to be had" in choice.remark
-        with pytest.raises(MtsError, match="no Go to be had"):
-            choose(settings(tmp_path, MTS_OBJECT_STORE="minio"), State(), quick=False, update=ignore)
+        for state, is_quick in ((State(), True), (State({"object_store.kind": "minio"}), False)):
+            with pytest.raises(MtsError, match="no Go to be had") as caught:
+                choose(settings(tmp_path, MTS_OBJECT_STORE="minio"), state, quick=False, update=ignore)
+            assert ("--quick" in caught.value.details["hint"]) is is_quick
 
     def test_the_store_that_has_the_data_stays(self, tmp_path: Path) -> None:
         kept = State({"object_store.kind": "minio"})

@@ -47,6 +47,19 @@ async def test_a_call_without_an_answer_may_have_had_its_effect() -> None:
     assert "the outcome is unknown" in (await refusal(up)).message
 
 
+async def test_an_answer_that_cannot_be_read_is_a_clear_error() -> None:
+    """As one with a header of a row from before such names were refused."""
+
+    async def named_badly(*_: object, **__: object) -> None:
+        b"\xff".decode()
+
+    up = connection()
+    up._connection = SimpleNamespace(is_connected=True, call=named_badly)
+    with pytest.raises(MtsError, match="`page` has a name that is not UTF-8") as caught:
+        await up.call("page")
+    assert (caught.value.code, caught.value.retryable) == ("internal", False)
+
+
 class Relay:
     """Between a client and Tarantool. What was connected before `forget` is never answered again, nor closed."""
 

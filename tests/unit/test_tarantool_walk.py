@@ -6,9 +6,11 @@ from base64 import b64encode
 from typing import Any
 
 import msgspec
+import pytest
 
 from minitoolstream.adapters.tarantool.store import TarantoolMetadata
 from minitoolstream.config import load_settings
+from minitoolstream.domain.errors import MtsError
 from minitoolstream.ports import NoMetrics
 
 PLAIN = ["m/orders/1/2", "orders", 1000, 0, 0, 1, 4, None, None, None, "text/plain"]
@@ -39,6 +41,18 @@ async def test_the_next_page_is_asked_for_before_this_one_is_handed_over() -> No
     answers = Answers([[1, {}, *PLAIN]], [[2, {}, *PLAIN]])
     asked = [list(answers.asked) async for _ in store(answers).walk_extents("orders", 1, 50)]
     assert asked == [[1, 2], [1, 2]]
+
+
+async def test_text_that_is_not_utf8_is_a_clear_error() -> None:
+    """As in rows from before it was refused."""
+
+    class Damaged(Answers):
+        async def call(self, _name: str, *_: object, **__: object) -> dict[str, Any]:
+            rows = msgspec.msgpack.encode([[1, {"a": "??"}, *PLAIN]]).replace(b"??", b"\xff\xfe")
+            return {"rows": b64encode(rows).decode(), "next_sequence": 100, "watermark": 99}
+
+    with pytest.raises(MtsError, match="not UTF-8"):
+        _ = [page async for page in store(Damaged()).walk_extents("orders", 1, 50)]
 
 
 async def test_headers_that_are_no_texts_become_texts() -> None:

@@ -109,7 +109,7 @@ class MemoryMetadata:
 
     async def extend_upload(self, upload_id: str) -> Upload:
         row = self._open(upload_id)
-        self._uploads.prolong(row, self._times.life)
+        self._uploads.prolong(row)
         return row.described()
 
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
@@ -178,7 +178,7 @@ class MemoryMetadata:
         now = self.clock.seconds()
         if parts_seen > row.parts_seen:
             row.parts_seen = parts_seen
-            self._uploads.prolong(row, self._times.life)
+            self._uploads.prolong(row)
         row.looks += 1
         pause = min(self._times.first_look * 2 ** min(row.looks, 20), _LONGEST_PAUSE)
         row.due_at = max(min(now + pause, row.expires_at + self._times.put_grace), now + 1)

@@ -115,7 +115,7 @@ class Uploads:
                 )
         if row.state is State.STORED:
             return NewUpload(None, self.receipt(row))
-        self.prolong(row, self.times.producer_life)
+        self.prolong(row)
         return NewUpload(row.described(), None)
 
     def add(self, row: UploadRow) -> None:
@@ -141,7 +141,8 @@ class Uploads:
                 assert row.seqno is not None
                 del row.owner.pending[row.seqno]
 
-    def prolong(self, row: UploadRow, life: int) -> None:
+    def prolong(self, row: UploadRow) -> None:
+        life = self.times.producer_life if row.owner else self.times.life
         row.expires_at = max(row.expires_at, min(self.now() + life, row.created_at + self.times.max_life))
 
     # -- ending

@@ -60,6 +60,9 @@ class Connection:
             response = await self._connection.call(name, given, timeout=timeout or self._timeout)
         except (TarantoolError, OSError, TimeoutError) as error:
             raise self._translated(name, error, sent=sent) from None
+        except UnicodeError:
+            self._metrics.operation("tarantool", name, "internal")
+            raise MtsError("internal", f"what Tarantool answers to `{name}` has a name that is not UTF-8") from None
         self._answered_at = time.time()
         # The connector's request and its answer hold each other until the collector comes by, which is seldom: not what
         # they carried as well, or a host that answers pages and batches grows by hundreds of megabytes.

@@ -73,8 +73,7 @@ class TarantoolMetadata:
         return _made(await self._tarantool.call("upload_set_multipart", upload_id, multipart_id, lost))
 
     async def extend_upload(self, upload_id: str) -> Upload:
-        life, longest = self._times["life"], self._times["max_life"]
-        return _made(await self._tarantool.call("upload_extend", upload_id, life, longest))
+        return _made(await self._tarantool.call("upload_extend", upload_id, self._times))
 
     async def commit_uploads(self, stored: Sequence[StoredObject]) -> list[Receipt | None]:
         items = [[item.upload_id, item.size, item.object_name, item.seen] for item in stored]
@@ -217,6 +216,8 @@ def _unpacked(rows: bytes) -> list[Extent]:
         return _decode_extents(rows)
     except msgspec.ValidationError:  # the specification's own `publish_message` takes headers with values of any type
         return [Extent(row[0], _texts(row[1]), *row[2:]) for row in msgspec.msgpack.decode(rows)]
+    except UnicodeError:
+        raise MtsError("internal", "a message in Tarantool has text that is not UTF-8") from None
 
 
 def _texts(headers: Mapping[Any, Any]) -> dict[str, str]:
