@@ -255,7 +255,7 @@ async def ipfs_list(request: Request) -> Response:
     wanted = parse_catalog.filter_of(request.query, frozenset({"pinned"}))
     limit = parse.number_of(request.query, "limit", 10, 1, 1000)
     page = await list_by_time(request.core, parse_catalog.actor_of(request).owner, wanted, limit)
-    return answer(show_catalog.ipfs_pins(request.core, page))
+    return answer(show_catalog.ipfs_pins(page))
 
 
 @app.endpoint(
@@ -268,9 +268,9 @@ async def ipfs_list(request: Request) -> Response:
 )
 async def ipfs_add(request: Request) -> Response:
     body, actor = parse.decode(request.body, schema_catalog.IpfsPin), parse_catalog.actor_of(request)
-    cid = read_cid(body.cid)
+    cid = parse_catalog.whole_cid(body.cid)
     state, _ = await create_pin(request.core, actor, cid, Wish(name=body.name, metadata=body.meta))
-    return answer(show_catalog.ipfs_status(request.core, state), 202)
+    return answer(show_catalog.ipfs_status(state), 202)
 
 
 @app.endpoint(
@@ -281,7 +281,7 @@ async def ipfs_add(request: Request) -> Response:
 )
 async def ipfs_get(request: Request) -> Response:
     state = await get_pin(request.core, parse_catalog.actor_of(request), parse_catalog.cid_of(request, "requestid"))
-    return answer(show_catalog.ipfs_status(request.core, state))
+    return answer(show_catalog.ipfs_status(state))
 
 
 @app.endpoint(
@@ -296,8 +296,8 @@ async def ipfs_replace(request: Request) -> Response:
     old, actor = parse_catalog.cid_of(request, "requestid"), parse_catalog.actor_of(request)
     body = parse.decode(request.body, schema_catalog.IpfsPin)
     wish = Wish(name=body.name, metadata=body.meta)
-    state = await replace_pin(request.core, actor, old, read_cid(body.cid), wish)
-    return answer(show_catalog.ipfs_status(request.core, state), 202)
+    state = await replace_pin(request.core, actor, old, parse_catalog.whole_cid(body.cid), wish)
+    return answer(show_catalog.ipfs_status(state), 202)
 
 
 @app.endpoint("DELETE", f"{IPFS}/{{requestid}}", "IPFS Pinning Service API: remove a pin", status=202)

@@ -10,7 +10,7 @@ from minitoolstream.api import schema_catalog as schema
 from minitoolstream.api.app import Request
 from minitoolstream.api.parse import decode, number_of
 from minitoolstream.domain.checks import check_number, check_sha256
-from minitoolstream.domain.cid import Cid, read_cid
+from minitoolstream.domain.cid import CODECS, RAW, Cid, read_cid
 from minitoolstream.domain.consumer import read_time
 from minitoolstream.domain.errors import bad_request
 from minitoolstream.domain.pin import NOBODY, SHOWN, Wish, check_owner_name
@@ -40,6 +40,15 @@ def owner_of(request: Request) -> str:
 
 def cid_of(request: Request, name: str = "cid") -> Cid:
     return read_cid(request.params[name], name)
+
+
+def whole_cid(text: str) -> Cid:
+    """Of a content that is one block. The IPFS API pins what is below a block, too, and nobody here looks for that."""
+    cid = read_cid(text)
+    if cid.codec != RAW:
+        kind = CODECS[cid.codec]
+        raise bad_request(f"cid: {kind} names a tree of blocks; only raw contents (bafkrei...) are pinned", field="cid")
+    return cid
 
 
 def wish_of(body: schema.PinRequest | schema.PinChange) -> Wish:

@@ -209,7 +209,8 @@ class CopiesSettled(msgspec.Struct):
 
 
 class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """`deep`: look for every copy at its peer. `mend`: bring rows back into step."""
+    """`deep`: look for every copy at its peer, and there for those that no row names. `mend`: bring all of it back into
+    step."""
 
     deep: bool = False
     mend: bool = False

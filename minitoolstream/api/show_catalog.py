@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from ipaddress import ip_address
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from minitoolstream.api import schema_catalog as schema
 from minitoolstream.domain.pin import PIN_TYPES
 from minitoolstream.ports.catalog import Row
 from minitoolstream.services.catalog_figures import PeerFigures
-from minitoolstream.services.core import Core
 from minitoolstream.services.list_pins import PinPage
 from minitoolstream.services.manage_pins import PinState
+
+_DELEGATES = ["none: contents come from the service's own stores"]
+"""The API wants one to twenty addresses of IPFS nodes to send contents to, and here is no node. Kubo gives up on an
+address without a node's id, tries for long to reach one with it, and passes over what is no address."""
 
 
 def moment(value: datetime) -> str:
@@ -100,14 +100,14 @@ def peer(one: PeerFigures) -> schema.PeerShape:
     )
 
 
-def ipfs_status(core: Core, state: PinState) -> schema.IpfsPinStatus:
+def ipfs_status(state: PinState) -> schema.IpfsPinStatus:
     one = state.pin
     return schema.IpfsPinStatus(
         one.cid.text,
         state.status,
         moment(one.created_at),
         schema.IpfsPin(one.cid.text, one.name, None, one.own_metadata or None),
-        _delegates(core),
+        _DELEGATES,
         {
             "copies": f"{len(state.placement.get('actual', ()))} of {one.rf}",
             **{f"failed at {row['peer_id']}": row["error_message"] for row in state.failures},
@@ -115,25 +115,6 @@ def ipfs_status(core: Core, state: PinState) -> schema.IpfsPinStatus:
     )
 
 
-def ipfs_pins(core: Core, page: PinPage) -> schema.IpfsPins:
-    results = [ipfs_status(core, state) for state in page.pins]
+def ipfs_pins(page: PinPage) -> schema.IpfsPins:
+    results = [ipfs_status(state) for state in page.pins]
     return schema.IpfsPins(len(results) + bool(page.next), results)
-
-
-def _delegates(core: Core) -> list[str]:
-    """Where contents are kept, as multiaddresses; the API wants at least one."""
-    places: list[Any] = list(core.settings["catalog.peers"])
-    parts = [urlsplit(place.endpoint) for place in places[:20]]
-    found = [f"/{_kind(one.hostname)}/{one.hostname}/tcp/{_port(one)}/{one.scheme}" for one in parts]
-    return list(dict.fromkeys(found)) or ["/ip4/127.0.0.1/tcp/80/http"]
-
-
-def _kind(host: str | None) -> str:
-    try:
-        return f"ip{ip_address(host or '').version}"
-    except ValueError:
-        return "dns4"
-
-
-def _port(url: SplitResult) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)

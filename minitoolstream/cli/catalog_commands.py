@@ -89,12 +89,16 @@ def unpin(cid: str, version: int | None, as_json: bool) -> None:
 
 
 @catalog.command("batch")
-@click.argument("kind", type=click.Choice(["pin", "unpin", "status"]))
+@click.argument("kind", type=click.Choice(["pin", "unpin", "status", "items"]))
 @click.argument("what")
 @click.option("--rf", type=click.IntRange(1, 16), help="How many copies (setting catalog.rf).")
 @json_option
 def batch(kind: str, what: str, rf: int | None, as_json: bool) -> None:
-    """Pin or unpin the contents listed in the file WHAT (- for stdin), one a line; or the status of the batch WHAT."""
+    """Pin or unpin the contents listed in the file WHAT (- for stdin), one a line; or the status of the batch WHAT, or
+    what became of each of its items, one a line: position, content, result and, where it failed, why."""
+    if kind == "items":
+        _show_items(what, as_json)
+        return
     cids = [] if kind == "status" else (sys.stdin.read() if what == "-" else _read(what)).split()
     if kind != "status" and not cids:
         raise MtsError("bad_request", f"{'stdin' if what == '-' else what} names no content: write one id a line")
@@ -102,6 +106,20 @@ def batch(kind: str, what: str, rf: int | None, as_json: bool) -> None:
         found = client.catalog.batch(what) if kind == "status" else client.catalog.start_batch(kind, cids, rf=rf)
     text = f"{found.batch_id}: {found.state}, {found.done} of {found.total}, {found.failed} failed"
     emit(as_json, msgspec.to_builtins(found), text)
+    if found.failed and not as_json:
+        note(f"why: mts catalog batch items {found.batch_id}")
+
+
+def _show_items(batch_id: str, as_json: bool) -> None:
+    after: int | None = None
+    with open_client() as client:
+        while True:
+            page = client.catalog.batch_items(batch_id, after=after, limit=1000)
+            for one in page.items:
+                line = "\t".join(filter(None, (str(one.position), one.cid, one.result or "waits", one.error)))
+                emit(as_json, msgspec.to_builtins(one), line)
+            if (after := page.next) is None:
+                return
 
 
 def _read(path: str) -> str:
@@ -170,7 +188,7 @@ def reconcile(as_json: bool) -> None:
 
 
 @catalog.command("check")
-@click.option("--deep", is_flag=True, help="Look for every copy at its peer.")
+@click.option("--deep", is_flag=True, help="Look for every copy at its peer, and there for those that no row names.")
 @click.option("--mend", is_flag=True, help="Bring rows back into step, and queue what must be copied again.")
 @json_option
 def check(deep: bool, mend: bool, as_json: bool) -> None:

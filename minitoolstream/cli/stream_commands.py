@@ -221,15 +221,16 @@ def get(sequence: int, output: str | None, force: bool, region: str | None, as_j
     """
     with open_client(region) as client:
         message = client.get(sequence)
+        shape = {**shape_of(message), **({"cid": message.cid} if message.cid else {})}
         if as_json and output == "-":
             raise click.UsageError("--json and the payload cannot both go to stdout; use -o FILE")
         if output is None and not as_json and _on_terminal() and not _is_text(message):
             output = _own_name(message, force=force)
         if output is not None and output != "-":
             _save(client, message, output)
-            emit(as_json, {**shape_of(message), "path": output}, f"message {sequence} saved as {output}")
+            emit(as_json, {**shape, "path": output}, f"message {sequence} saved as {output}")
         elif as_json:
-            emit(as_json, shape_of(message), "")
+            emit(as_json, shape, "")
         else:
             client.download(message, sys.stdout.buffer)
             sys.stdout.buffer.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -75,12 +76,14 @@ class AsyncCatalog:
     async def update(self, cid: str, *, version: int | None = None, **changes: Any) -> schema.PinShape:
         """Change `rf`, `name`, `tags`, `metadata`, `zones`, `priority` or `expires_at`. With `version`, an error
         `version_conflict` when somebody else was first."""
-        return await self._send("PUT", f"/pins/{read_cid(cid)}", schema.PinShape, {"version": version, **changes})
+        # Sent again behind a lost answer, it is known as the same change: not as one that somebody else has made.
+        body = {"version": version, "operation_id": uuid.uuid4().hex, **changes}
+        return await self._send("PUT", f"/pins/{read_cid(cid)}", schema.PinShape, body)
 
     async def unpin(self, cid: str, *, version: int | None = None) -> None:
         """Its copies go when nobody else holds it."""
-        path = f"{_BASE}/pins/{read_cid(cid)}"
-        await self._transport.call("DELETE", path, schema.Unpinned, query={"version": version}, repeatable=False)
+        query = {"version": version, "operation_id": uuid.uuid4().hex}
+        await self._transport.call("DELETE", f"{_BASE}/pins/{read_cid(cid)}", schema.Unpinned, query=query)
 
     async def start_batch(
         self, kind: str, cids: Sequence[str], *, rf: int | None = None, operation_id: str | None = None

@@ -10,6 +10,7 @@ from typing import Literal
 
 from minitoolstream.api import schema
 from minitoolstream.domain.checks import check_text
+from minitoolstream.domain.cid import cid_of_sha256
 from minitoolstream.domain.errors import MtsError, bad_request
 from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE
 from minitoolstream.domain.upload import Receipt, State
@@ -67,6 +68,7 @@ class Message:
     `unverified`: written by the specification's own Lua calls; nobody looked whether its payload exists, its
     `size` is 0 whatever the payload's is, and `data` never comes along. `payload_missing`: the payload was lost; asking
     for it is an error of that name. `fallback_url`: where the payload is when `url`, a copy nearer to here, fails.
+    `cid`: what the content catalog calls the payload, where its `sha256` is known.
 
     Example: `for m in client.fetch("orders").messages: print(m.sequence, m.headers, m.size)`
     """
@@ -89,6 +91,10 @@ class Message:
     payload_missing: bool = False
     fallback_url: str | None = None
     fallback_range: str | None = None
+
+    @property
+    def cid(self) -> str | None:
+        return cid_of_sha256(self.sha256).text if self.sha256 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ def cut_extent(extent: Extent, first: int, last: int) -> Extent:
 class Message(msgspec.Struct, omit_defaults=True):
     """A message's place and metadata, and a URL for its payload; with `range`, send it as the Range header. With
     `payload_missing` there is no URL: the payload is not in the object store. With
-    `fallback_url`, `url` is that of a copy nearer to the reader."""
+    `fallback_url`, `url` is that of a copy nearer to the reader. `cid`, told of a single message and not in pages: what
+    the content catalog calls a payload of which the sha256 is known."""
 
     sequence: int | str
     subject: str
@@ -100,6 +101,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     payload_missing: bool = False
     fallback_url: str | None = None
     fallback_range: str | None = None
+    cid: str | None = None
 
 
 class Placed(NamedTuple):

@@ -14,6 +14,7 @@ from minitoolstream.domain.placement import Peer
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.core import Core
+from minitoolstream.services.find_strays import adopt, find_strays
 from minitoolstream.services.follow_subjects import begin_of, copies_of, hold_again, is_followed
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import find_pin
@@ -82,7 +83,17 @@ class _Check:
         async for rows in _all(self._core, REFS):
             await self._refs(rows)
         await self._subjects()
+        if self._deep:
+            await self._strays()
         return self.report
+
+    async def _strays(self) -> None:
+        for peer in (one.id for one in self._core.peers.peers()):
+            try:
+                async for cid in find_strays(self._core, peer):
+                    await self._tell("copy that no row names", cid, adopt(self._core, cid, peer), peer)
+            except MtsError as error:
+                await self._tell("peer not reached", None, [], f"{peer}: {error.message}")
 
     async def _subjects(self) -> None:
         """In a database that is new, or came back from a backup, nobody has noted them."""

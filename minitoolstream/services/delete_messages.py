@@ -17,7 +17,6 @@ from minitoolstream.domain.keys import DELETION_PREFIX
 from minitoolstream.domain.message import wire_number
 from minitoolstream.services.core import Core
 from minitoolstream.services.delete_trash import delete_objects, must_be_up
-from minitoolstream.services.follow_subjects import forget_messages
 from minitoolstream.services.put_once import put_once
 from minitoolstream.services.rewrite_pack import rewrite_pack
 from minitoolstream.services.write_journal import finish_journal
@@ -63,8 +62,6 @@ async def finish_deletion(core: Core, deletion: Deletion, deadline: float) -> De
     if deletion.done:
         return deletion
     await _record(core, deletion)
-    if core.peers.peers():
-        await forget_messages(core, deletion.subject, deletion.sequences)
     stuck = 0
     while True:
         work = await core.deletions.work(deletion.id, _AT_ONCE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from minitoolstream.domain.cid import cid_of_sha256
 from minitoolstream.domain.consumer import AtTime, Filter, Start
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.limits import KIB, MAX_SEQUENCE, MIB
@@ -137,6 +138,7 @@ async def get_message(core: Core, sequence: int, *, inline: bool = False, region
         raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
     (message,) = await deliver(core, [extent], inline=inline, region=region)
     core.metrics.delivered(1)
+    message.cid = cid_of_sha256(message.sha256).text if message.sha256 else None
     return message
 
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -252,9 +252,9 @@ async def let_go_of(core: Core, subject: str, entry: Row) -> bool:
     return ended
 
 
-async def forget_messages(core: Core, subject: str, sequences: Iterable[int]) -> None:
-    """Messages that were deleted for good."""
-    for sequence in sequences:
-        entry = await core.catalog.get(REFS_BY_SUBJECT, (subject, part_of(sequence), sequence))
-        if entry is not None:
-            await let_go_of(core, subject, entry)
+async def followed(core: Core) -> AsyncIterator[list[str]]:
+    """Pages of subjects that are followed."""
+    after: tuple[str, ...] = ()
+    while rows := await core.catalog.page(SUBJECTS, (_ALL,), _MOST, after=after):
+        yield [row["subject"] for row in rows]
+        after = (rows[-1]["subject"],)

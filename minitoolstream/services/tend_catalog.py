@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from minitoolstream.services.core import Core
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.follow_subjects import follow_subjects
+from minitoolstream.services.forget_deleted import forget_deleted
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import run_batches
 
@@ -29,6 +31,10 @@ async def _follow(core: Core) -> Mapping[str, int]:
     return {"held": held, "let_go": let_go}
 
 
+async def _forget(core: Core) -> Mapping[str, int]:
+    return {"let_go": await forget_deleted(core)}
+
+
 async def _expire(core: Core) -> Mapping[str, int]:
     return {"expired": await expire_pins(core)}
 
@@ -43,6 +49,7 @@ async def _reconcile(core: Core) -> Mapping[str, int]:
 
 DUTIES: Mapping[str, Duty] = {
     "follow": _where_there_are_peers(_follow),
+    "forget": _where_there_are_peers(_forget),
     "unpin": _where_there_are_peers(_expire),
     "batches": _where_there_are_peers(_batch),
     "copies": _where_there_are_peers(_reconcile),
@@ -53,11 +60,11 @@ DUTIES: Mapping[str, Duty] = {
 async def tend_catalog(core: Core) -> Mapping[str, int]:
     """One round of all of them, by which what was published is copied. What fails holds up nothing else; the first
     failure is raised at the end."""
-    done: dict[str, int] = {}
+    done: Counter[str] = Counter()
     failures: list[Exception] = []
     for name, duty in DUTIES.items():
         try:
-            done |= await duty(core)
+            done.update(await duty(core))
         except Exception as failure:
             _log.warning("%s did not run to its end: %s", name, failure)
             failures.append(failure)

@@ -1,18 +1,22 @@
-"""A reconciler in a process of its own, to be killed: it prints a line at each of its writes."""
+"""A reconciler in a process of its own, on real stores, to be killed: it prints a line at each of its writes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.config import load_settings
-from minitoolstream.domain.cid import cid_of
 from minitoolstream.services.core import utc_now
 from minitoolstream.services.reconcile_copies import reconcile_copies
-from tests.catalog_kit import catalog_kit
+from tests.catalog_kit import CatalogKit, catalog_kit
+
+ORIGIN = "origin"
 
 
 class Telling:
@@ -31,16 +35,24 @@ class Telling:
         return call
 
 
-async def main(database: str, folder: Path, days: int) -> None:
-    settings = load_settings({"MTS_HOME": str(folder), "MTS_CATALOG_DATABASE": database}, cwd=folder)
-    kit = catalog_kit(folder, "eu", "us", "asia", settings=settings)
-    for number in range(8):
-        body = f"killed {number}".encode()
-        kit.peers.stores["eu"].client_put(f"cid/{cid_of(body)}", body)
+def open_kit(environ: Mapping[str, str], folder: Path) -> CatalogKit:
+    """Its peers are those of the settings, but for `origin`: that is the messages' bucket."""
+    settings = load_settings(environ, cwd=folder)
+    peers = [one for one in settings["catalog.peers"] if one.id != ORIGIN]
+    kit = catalog_kit(folder, settings=settings)
+    kit.core.peers, kit.core.payloads = (
+        S3Peers(settings.with_values(catalog__peers=peers)),
+        S3Peers(settings).payloads(ORIGIN),
+    )
+    return kit
+
+
+async def main(folder: Path, days: int) -> None:
+    kit = open_kit(os.environ, folder)
     kit.now = utc_now() + timedelta(days=days)
     kit.core.catalog = Telling(kit.store)
     await reconcile_copies(kit.core)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

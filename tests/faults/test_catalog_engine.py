@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from minitoolstream.adapters.catalog.migrations import Migration, read_migration
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings
-from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS, PLACEMENTS
+from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Wish
@@ -31,8 +28,9 @@ from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
-from tests.catalog_kit import ALICE, BOB, NOON, CatalogKit, catalog_kit, catalog_settings, cid
+from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
+from tests.unit.test_catalog_migrations import BODIES, live_on, rows_of_the_first_version
 from tests.unit.test_services_copy_races import Meanwhile
 from tests.unit.test_services_follow import Stream
 
@@ -69,19 +67,17 @@ async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(
     settings = catalog_settings(tmp_path, cassandra_server)
     old = store_of(settings, 1)
     assert await old.migrate() == ["1.0.0"]
-    key = (cid(1).prefix, cid(1).binary)
-    row = {"mh_prefix": key[0], "cid_bin": key[1], "owner": "alice", "rf": 1, "created_at": NOON, "status": 0}
-    names = ", ".join(row)
-    marks = ", ".join("?" * len(row))
-    await old._session.ask(f"INSERT INTO {old._keyspace}.pins_by_cid ({names}) VALUES ({marks})", list(row.values()))
+    for put in (row for body in BODIES for row in rows_of_the_first_version(body)):
+        names, marks = ", ".join(put.row), ", ".join("?" * len(put.row))
+        insert = f"INSERT INTO {old._keyspace}.{put.table.name} ({names}) VALUES ({marks})"
+        await old._session.ask(insert, list(put.row.values()))
     await old.close()
     runners = [store_of(settings), store_of(settings)]
     applied = await asyncio.gather(*(runner.migrate() for runner in runners))
     assert sorted(applied) == [[], ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]]
-    kit = catalog_kit(tmp_path, "eu", settings=settings)
+    kit = catalog_kit(tmp_path, "eu", "us", settings=settings)
     assert (await kit.store.versions())[1] == []
-    changed = await update_pin(kit.core, ALICE, cid(1), Wish(name="old"))
-    assert (changed.pin.version, changed.pin.created_at) == (1, NOON)
+    await live_on(kit)
     for store in (*runners, kit.store):
         await store.close()
 
@@ -202,40 +198,6 @@ async def test_a_batch_on_cassandra_is_one_and_ends(kit: CatalogKit) -> None:
         lives = ", ".join(f"TTL({column})" for column in columns.split(", "))
         for row in await store._session.run(f"SELECT {lives} FROM {store._keyspace}.{table.name}"):
             assert all(life is not None and 0 < life <= LIFE for life in row), table.name
-
-
-def kill_after(lines: int, database: str, folder: Path) -> None:
-    """A reconciler that is killed at its n-th write. By its clock, the claims of the one before have ended."""
-    command = [sys.executable, "-m", "tests.faults.catalog_child", database, str(folder), str(lines)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        seen = [child.stdout.readline() for _ in range(lines)]
-        child.send_signal(signal.SIGKILL)
-    assert all(seen), "it ended before it was killed"
-
-
-async def test_a_reconciler_killed_at_random_leaves_a_clean_catalog(
-    keyspace: Settings, kit: CatalogKit, tmp_path: Path
-) -> None:
-    """Peers of the child are in its memory: what it made is made again, which any reconciler must be able to."""
-    bodies = [f"killed {number}".encode() for number in range(8)]
-    for body in bodies:
-        kit.peers.stores["eu"].client_put(f"cid/{cid_of(body)}", body)
-        await create_pin(kit.core, ALICE, cid_of(body), Wish(rf=2))
-    database = keyspace["catalog.database"]
-    for lines in (3, 9, 13, 16):
-        await asyncio.to_thread(kill_after, lines, database, tmp_path)
-    kit.advance(86_400 * 365 * 50)  # claims of the dead have ended, whatever the child's clock said
-    for _ in range(3):
-        await reconcile_copies(kit.core)
-        kit.advance(4000)
-    report = await check_catalog(kit.core)
-    mine = {cid_of(body).text for body in bodies}
-    assert [one for one in report.found if one.cid in mine] == []
-    for body in bodies:
-        row = await kit.store.get(PLACEMENTS, (cid_of(body).prefix, cid_of(body).binary))
-        assert row is not None
-        assert row["actual"] == row["desired"]
 
 
 async def answered(work: Any) -> Any:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.limits import MIB, TIB
 from minitoolstream.domain.subject import new_id
 from minitoolstream.host.functions import load_functions
@@ -513,3 +514,16 @@ def test_what_was_refused_does_not_come_back_later(live: Live, subject: str) -> 
     live.reconcile()
     assert subject not in [entry["subject"] for entry in live.api("GET", "/v1/subjects?limit=1000").json["subjects"]]
     eventually(lambda: live.api("GET", f"/v1/subjects/{subject}/latest").json["latest_sequence"] == 0)
+
+
+def test_a_batch_has_up_to_a_hundred_thousand_contents(live: Live) -> None:
+    """On a host without peers, which begins it and leaves it to others."""
+    cids = [Cid(0x55, number.to_bytes(32, "big")).text for number in range(100_001)]
+    path = "/v1/catalog/batches"
+    refused = live.api("POST", path, {"kind": "unpin", "cids": cids})
+    assert (refused.status, refused.code) == (400, "bad_request")
+    made = live.api("POST", path, {"kind": "unpin", "cids": cids[:-1]})
+    assert (made.status, made.json["total"], made.json["state"]) == (202, 100_000, "running")
+    last = live.api("GET", f"{path}/{made.json['batch_id']}/items?after=99997").json
+    assert [(item["position"], item["cid"]) for item in last["items"]] == [(99_998, cids[-3]), (99_999, cids[-2])]
+    assert "next" not in last

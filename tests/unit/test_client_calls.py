@@ -12,6 +12,7 @@ import pytest
 
 from minitoolstream.client import AsyncClient, MtsError
 from minitoolstream.config import load_settings
+from minitoolstream.domain.cid import cid_of
 from minitoolstream.stack.private_files import private_folder, write_private
 from tests.unit.fake_host import (
     HOSTS,
@@ -234,3 +235,31 @@ def test_the_sdk_imports_nothing_of_the_server() -> None:
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+async def test_a_change_of_a_pin_whose_answer_was_lost_is_known_as_the_same_change() -> None:
+    """Else its version would be stale by its own first try."""
+    cid = cid_of(b"pinned").text
+    host = FakeHost()
+    shape: dict[str, Any] = {
+        "cid": cid,
+        "owner": "api",
+        "status": "queued",
+        "rf": 1,
+        "version": 2,
+        "created_at": "",
+        "updated_at": "",
+    }
+    shape["placement"] = {"desired": [], "actual": [], "failed": [], "in_progress": [], "drift": False, "attempts": 0}
+    changed = answer(200, json.dumps(shape).encode())
+    host.once(f"PUT host-a/v1/catalog/pins/{cid}", break_before, changed, changed)
+    host.once(f"DELETE host-a/v1/catalog/pins/{cid}", break_before, answer(200, b'{"unpinned": true}'))
+    client = host.client()
+    for _ in range(2):
+        assert (await client.catalog.update(cid, version=1, name="mine")).version == 2
+    ids = [json.loads(body)["operation_id"] for body in host.bodies]
+    assert ids[0] == ids[1]
+    assert ids[1] != ids[2]
+    await client.catalog.unpin(cid)
+    sent = host.asked("DELETE")
+    assert (len(sent), len(set(sent)), "operation_id=" in sent[0]) == (2, 1, True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from minitoolstream.domain.pin import Wish
 from minitoolstream.ports.catalog import Delete, Put
 from minitoolstream.services.check_catalog import Finding, check_catalog
 from minitoolstream.services.copy_content import key_of
-from minitoolstream.services.manage_pins import create_pin, update_pin
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.place_copies import SLICES
 from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
 from tests.unit.test_services_copies import BODY, CID, holders, published, run
@@ -74,7 +75,59 @@ async def test_a_pin_for_which_there_are_too_few_peers_is_told(
     for store in kit.peers.stores.values():
         store.down = True
     await run(kit)
+    for store in kit.peers.stores.values():
+        store.down = False
     kit.advance(120)
     assert (await check_catalog(kit.core, deep=deep)).found == [
         Finding("too few peers", CID.text, "0 of 2 copies: other peers are lost, full, or not of its zones")
     ]
+
+
+def hours_later(kit: CatalogKit, hours: float) -> None:
+    """By the clock of the stores."""
+    kit.now = datetime.fromtimestamp(time.time(), UTC) + timedelta(hours=hours)
+
+
+async def test_copies_at_a_peer_that_was_away_from_the_configuration_are_found_and_removed(kit: CatalogKit) -> None:
+    hours_later(kit, 0)
+    eu = kit.peers.stores["eu"]
+    kit.kit.payloads.client_put("m/1", BODY)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=3, source=f"0 {len(BODY)} m/1"))
+    await run(kit)
+    place = kit.peers.known.pop("eu")
+    for _ in range(3):
+        await run(kit, 120)
+    await delete_pin(kit.core, ALICE, CID)
+    await run(kit, 120)
+    kit.peers.known["eu"] = place
+    assert holders(kit) == {"eu"}
+    foreign = [f"cid/{name}" for name in (CID.text.upper(), "of somebody else")]
+    for name in foreign:
+        eu.client_put(name, BODY)
+    hours_later(kit, 0.9)
+    assert (await check_catalog(kit.core, deep=True, mend=True)).found == []
+    hours_later(kit, 1.1)
+    stray = Finding("copy that no row names", CID.text, "eu")
+    assert (await check_catalog(kit.core, deep=True)).found == [stray]
+    assert (await check_catalog(kit.core, deep=True, mend=True)).mended == 1
+    await run(kit)
+    assert list(eu.objects) == foreign
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_a_copy_that_no_row_names_stays_where_it_is_wanted_by_then(kit: CatalogKit) -> None:
+    for store in kit.peers.stores.values():
+        store.client_put(key_of(CID), BODY)
+    hours_later(kit, 2)
+    assert (await check_catalog(kit.core, deep=True, mend=True)).mended == 3
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await run(kit)
+    state = await get_pin(kit.core, ALICE, CID)
+    assert (state.status, holders(kit)) == ("pinned", state.placement["desired"])
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_a_peer_that_cannot_be_listed_is_told(kit: CatalogKit) -> None:
+    kit.peers.stores["us"].down = True
+    (found,) = (await check_catalog(kit.core, deep=True)).found
+    assert (found.kind, found.about[:4]) == ("peer not reached", "us: ")

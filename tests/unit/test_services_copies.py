@@ -154,7 +154,7 @@ async def test_a_pin_that_fails_says_why_until_it_is_there(kit: CatalogKit) -> N
         failed.placement.failed, ("no store has its bytes", 1)
     )
     assert failed.again_at == show_catalog.moment(kit.now + timedelta(seconds=2))
-    info = show_catalog.ipfs_status(kit.core, await get_pin(kit.core, ALICE, CID)).info
+    info = show_catalog.ipfs_status(await get_pin(kit.core, ALICE, CID)).info
     assert info == {"copies": "0 of 2"} | {f"failed at {one.peer_id}": one.reason for one in failed.failures}
     (listed,) = (await list_pins(kit.core, "alice", PinFilter(), 9)).pins
     assert show_catalog.pin(listed).failures == []
