@@ -157,13 +157,11 @@ class HttpConnection(asyncio.Protocol):
         the body: another one, of which nobody asks it, reads on behind the same head."""
         incoming = self._arriving
         assert incoming is not None
-        headers = incoming.headers
-        framing = [
-            f"{name}: {headers[name]}\r\n" for name in ("content-length", "transfer-encoding") if name in headers
-        ]
+        told = [(name, incoming.headers.get(name)) for name in ("content-length", "transfer-encoding")]
+        framing = "".join(f"{name}: {value}\r\n" for name, value in told if value is not None)
         self._parser = httptools.HttpRequestParser(self)
         self._skipped_body, self._repeats_head = False, True
-        self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
+        self._parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n".encode("latin-1"))
         self._repeats_head = False
 
     def pause_writing(self) -> None:
