@@ -30,9 +30,9 @@ from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, catalog_settings, cid
 from tests.servers import CassandraServer
+from tests.unit.catalog.test_copy_races import Meanwhile
+from tests.unit.catalog.test_follow import Stream
 from tests.unit.test_catalog_migrations import BODIES, live_on, rows_of_the_first_version
-from tests.unit.test_services_copy_races import Meanwhile
-from tests.unit.test_services_follow import Stream
 
 pytestmark = pytest.mark.xdist_group("cassandra")
 

@@ -26,7 +26,7 @@ from minitoolstream.services.manage_pins import create_pin, delete_pin, update_p
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
-from tests.unit.test_services_pins import DiedError
+from tests.catalog_steps import DiedError
 
 PLACES = ("eu", "us", "asia", "af")
 BODIES = tuple(f"body {number}".encode() for number in range(4))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,15 +20,8 @@ from minitoolstream.services.manage_pins import create_pin
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.reconcile_copies import _Share
 from minitoolstream.services.watch_peers import watch_peers
-from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
-from tests.unit.test_services_copies import BODY, CID, holders, published, run
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
+from tests.catalog_kit import ALICE, CatalogKit
+from tests.catalog_steps import BODY, CID, holders, published, run
 
 
 async def test_a_peer_that_cannot_be_asked_does_not_hide_the_next(kit: CatalogKit) -> None:

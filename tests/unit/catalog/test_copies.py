@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,51 +22,13 @@ from minitoolstream.services.claims import give_up_claim, take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_pins
-from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
-from minitoolstream.services.settle_copies import Counts
 from minitoolstream.services.watch_peers import MEMBERS
-from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
-from tests.unit.test_services_pins import DiedError, Dying
-
-BODY = b"some bytes"
-CID = cid_of(BODY)
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
-
-
-async def published(kit: CatalogKit, body: bytes = BODY, rf: int = 2, zones: frozenset[str] = frozenset()) -> None:
-    name = f"m/{body.hex()[:20]}"
-    if name not in kit.kit.payloads.objects:
-        kit.kit.payloads.client_put(name, body)
-    await hold_content(kit.core, cid_of(body), Reference(name, rf, zones, name, None, len(body)))
-
-
-async def run(kit: CatalogKit, seconds: float = 5) -> Counts:
-    kit.advance(seconds)
-    return await reconcile_copies(kit.core)
-
-
-def holders(kit: CatalogKit, body: bytes = BODY) -> set[str]:
-    return {peer for peer, store in kit.peers.stores.items() if key_of(cid_of(body)) in store.objects}
-
-
-async def placement(kit: CatalogKit, body: bytes = BODY) -> Any:
-    one = cid_of(body)
-    return await kit.store.get(PLACEMENTS, (one.prefix, one.binary))
-
-
-async def status(kit: CatalogKit, body: bytes = BODY) -> str:
-    pin = await find_pin(kit.core, cid_of(body))
-    assert pin is not None
-    return PinState(pin, await placement(kit, body) or {}).status
+from tests.catalog_kit import ALICE, CatalogKit
+from tests.catalog_steps import BODY, CID, DiedError, Dying, holders, placement, published, run, status
 
 
 async def test_copies_are_made_where_they_shall_be(kit: CatalogKit) -> None:

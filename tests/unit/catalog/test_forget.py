@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +26,8 @@ from minitoolstream.services.hold_content import Reference, hold_content
 from minitoolstream.services.manage_pins import create_pin
 from minitoolstream.services.publish_batch import publish_batch
 from minitoolstream.services.tend_catalog import tend_catalog
-from tests.catalog_kit import ALICE, CatalogKit, MemoryPeers, catalog_kit
-from tests.unit.test_services_follow import SETTINGS
+from tests.catalog_kit import ALICE, CatalogKit, MemoryPeers
+from tests.unit.catalog.test_follow import SETTINGS
 
 SUBJECTS = ("s", "s.dlq")
 
@@ -43,13 +41,11 @@ class Asking:
 
 
 @pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    made.now = datetime.fromtimestamp(made.kit.metadata.clock.seconds(), UTC)
+async def kit(kit: CatalogKit) -> CatalogKit:
+    kit.now = datetime.fromtimestamp(kit.kit.metadata.clock.seconds(), UTC)
     for subject in SUBJECTS:
-        await note_subject(made.core, subject, {"rf": 2})
-    yield made
-    await made.store.close()
+        await note_subject(kit.core, subject, {"rf": 2})
+    return kit
 
 
 async def published(kit: CatalogKit, *bodies: bytes) -> list[int]:

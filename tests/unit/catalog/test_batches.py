@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,15 @@ from minitoolstream.services.manage_pins import Actor, PinState, create_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.run_batches import LIFE, batch_items, get_batch, run_batches, start_batch
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, cid
-from tests.unit.test_services_pins import DiedError, Dying
+from tests.catalog_steps import DiedError, Dying
 
 CIDS = [cid(number) for number in range(35)]
 
 
 @pytest.fixture
-async def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CatalogKit]:
+async def kit(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> CatalogKit:
     monkeypatch.setattr(batches, "CHUNK", 10)
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
+    return kit
 
 
 @pytest.mark.parametrize("kind", ["pin", "unpin"])

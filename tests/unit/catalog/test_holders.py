@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -17,15 +16,8 @@ from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.reconcile_copies import reconcile_copies
-from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
-from tests.unit.test_services_copies import BODY, CID, holders, published, run
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
+from tests.catalog_kit import ALICE, CatalogKit
+from tests.catalog_steps import BODY, CID, holders, published, run
 
 
 class Between:

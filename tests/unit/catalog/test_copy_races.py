@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -26,19 +25,11 @@ from minitoolstream.services.manage_pins import create_pin, delete_pin, update_p
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES, slice_of
 from minitoolstream.services.reconcile_copies import _Share, reconcile_copies
-from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit
-from tests.unit.test_services_copies import BODY, CID, holders, placement, published, run, status
-from tests.unit.test_services_pins import DiedError
+from tests.catalog_kit import ALICE, BOB, CatalogKit
+from tests.catalog_steps import BODY, CID, DiedError, holders, placement, published, run, status
 
 OTHER = b"other byte"
 assert len(OTHER) == len(BODY)
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
 
 
 class Meanwhile:

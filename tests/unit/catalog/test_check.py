@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +14,8 @@ from minitoolstream.services.check_catalog import Finding, check_catalog
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.place_copies import SLICES
-from tests.catalog_kit import ALICE, CatalogKit, catalog_kit
-from tests.unit.test_services_copies import BODY, CID, holders, published, run
-from tests.unit.test_services_pins import DiedError, Dying
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
+from tests.catalog_kit import ALICE, CatalogKit
+from tests.catalog_steps import BODY, CID, DiedError, Dying, holders, published, run
 
 
 async def test_a_change_whose_followers_were_never_written_is_found_and_mended(kit: CatalogKit) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +29,8 @@ from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.tend_catalog import tend_catalog
-from tests.catalog_kit import ALICE, OPERATOR, CatalogKit, catalog_kit
-from tests.unit.test_services_pins import DiedError, Dying
+from tests.catalog_kit import ALICE, OPERATOR, CatalogKit
+from tests.catalog_steps import DiedError, Dying
 
 SETTINGS = (["raw"], Quota(), Autopartitioning("disabled", 1, 1, 80, 300))
 
@@ -73,13 +71,6 @@ class Stream:
         found = [extent for extent in self.extents if extent.sequence >= start][:limit]
         last = self.extents[-1].sequence if self.extents else 9
         return ExtentPage(found, found[-1].sequence + 1 if found else max(start, last + 1), last, last)
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -26,14 +24,8 @@ from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin,
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES, expires
 from minitoolstream.services.run_batches import start_batch
-from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, catalog_kit, cid
-
-
-@pytest.fixture
-async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
-    made = catalog_kit(tmp_path, "eu", "us", "asia")
-    yield made
-    await made.store.close()
+from tests.catalog_kit import ALICE, BOB, NOON, OPERATOR, CatalogKit, cid
+from tests.catalog_steps import DiedError, Dying
 
 
 async def refused(work: Any, code: str) -> MtsError:
@@ -389,31 +381,6 @@ async def test_a_pin_whose_end_nobody_waits_for_is_found_and_ends(kit: CatalogKi
     assert "not in the queue of its end" in kinds
     assert await expire_pins(kit.core) == 1
     await refused(get_pin(kit.core, ALICE, cid(1)), "not_found")
-
-
-class DiedError(BaseException):
-    """As a kill: nothing catches it on its way."""
-
-
-class Dying:
-    """A store that dies at its n-th write."""
-
-    def __init__(self, store: Any, writes: int) -> None:
-        self._store = store
-        self._left = writes
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name not in {"write", "write_each", "write_in_order", "put_new", "put_if", "delete_if", "add"}:
-            return method
-
-        async def call(*args: Any, **more: Any) -> Any:
-            self._left -= 1
-            if self._left < 0:
-                raise DiedError
-            return await method(*args, **more)
-
-        return call
 
 
 @pytest.mark.parametrize("writes", range(8))
