@@ -18,11 +18,11 @@ from cassandra.policies import (
 )
 
 from minitoolstream.adapters.catalog.cql import CqlCatalog
+from minitoolstream.adapters.catalog.cql_schema import AddColumn, CreateTable, parse, statements
 from minitoolstream.adapters.catalog.cql_session import Answer, CqlPlace, CqlSession
 from minitoolstream.adapters.catalog.migrations import read_migrations
 from minitoolstream.bundle import bundled
 from minitoolstream.domain.catalog_tables import BY_OWNER, OWNER_DAYS, PINS, PLACEMENTS, STATS, TABLES
-from minitoolstream.domain.cql_schema import AddColumn, CreateTable, parse, statements
 from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.ports.catalog import Delete, Put
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from minitoolstream.adapters.catalog.cql_schema import AddColumn, parse
 from minitoolstream.adapters.catalog.cql_session import CqlSession
 from minitoolstream.adapters.catalog.migrations import Migration
-from minitoolstream.domain.cql_schema import AddColumn, parse
 from minitoolstream.domain.errors import MtsError, unavailable
 
 _LOCK = "lock"

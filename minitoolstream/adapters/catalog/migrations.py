@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from minitoolstream.domain.cql_schema import statements
+from minitoolstream.adapters.catalog.cql_schema import statements
 
 
 @dataclass(frozen=True, slots=True)

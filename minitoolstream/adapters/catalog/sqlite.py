@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from minitoolstream.adapters.catalog.cql_schema import AddColumn, CreateTable, parse
 from minitoolstream.adapters.catalog.migrations import Migration
 from minitoolstream.adapters.catalog.values import from_sql, sql_type, to_sql
 from minitoolstream.adapters.sql.database import Cursor, Database
 from minitoolstream.domain.catalog_tables import Table
-from minitoolstream.domain.cql_schema import AddColumn, CreateTable, parse
 from minitoolstream.ports.catalog import Change, Key, Put, Row
 
 T = TypeVar("T")
