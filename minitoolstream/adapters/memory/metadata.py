@@ -219,7 +219,7 @@ class MemoryMetadata:
         self._must_be_up()
         self._uploads.ensure_subject(subject)
         owner = self._uploads.ensure_producer(subject, producer_id)
-        owner.epoch += 1
+        owner.epoch = self._uploads.next_epoch()
         owner.headers = dict(headers or {})
         for _, upload_id in sorted(owner.pending.items()):
             row = self._uploads.rows[upload_id]
