@@ -161,6 +161,12 @@ async def test_a_new_session_aborts_open_tickets_and_keeps_stored_ones(kit: Kit)
     assert (newer > epoch, last_seqno) == (True, 2)
 
 
+async def test_a_session_says_whether_anything_is_stored_also_when_that_is_seqno_0(kit: Kit) -> None:
+    assert (await kit.store.start_producer(kit.subject, "p"))[1] is None
+    await kit.commit(await kit.named(0))
+    assert (await kit.store.start_producer(kit.subject, "p"))[1] == 0
+
+
 async def test_epochs_are_nobody_elses_and_rise_with_the_clock(kit: Kit) -> None:
     epochs = [(await kit.store.start_producer(kit.subject, producer))[0] for producer in ("p", "q", "p", "q")]
     assert epochs == sorted(set(epochs))

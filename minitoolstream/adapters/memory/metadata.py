@@ -215,7 +215,7 @@ class MemoryMetadata:
 
     async def start_producer(
         self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int | None]:
         self._must_be_up()
         self._uploads.ensure_subject(subject)
         owner = self._uploads.ensure_producer(subject, producer_id)
@@ -225,7 +225,7 @@ class MemoryMetadata:
             row = self._uploads.rows[upload_id]
             if row.state is State.OPEN and owner.is_fenced(row.epoch):
                 self._uploads.end(row, State.ABORTED, "producer_fenced")
-        return owner.epoch, owner.last_seqno or 0
+        return owner.epoch, owner.last_seqno
 
     # -- reading
 
