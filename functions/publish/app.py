@@ -162,7 +162,8 @@ async def create_producer_session(request: Request) -> Response:
     check_producer(asked.producer_id, 0, None)
     headers = check_headers(asked.headers)
     epoch, last_seqno = await start_producer(request.core, parse.subject_of(request), asked.producer_id, headers)
-    return answer(schema.ProducerSession(asked.producer_id, epoch, wire_number(last_seqno)))
+    last = None if last_seqno is None else wire_number(last_seqno)
+    return answer(schema.ProducerSession(asked.producer_id, epoch, last))
 
 
 @app.endpoint(

@@ -166,10 +166,11 @@ def ack_of(request: Request) -> tuple[Ack, str | None]:
             raise bad_request("from is for acks in a transaction", field="from")
         return _ack(body), None
     transaction_id, ack = check_transaction_id(body.transaction_id), _ack(body)
-    if isinstance(ack, PositionAck) and ack.read_from is None:
+    positions = ack.partitions if isinstance(ack, SessionAck) else [ack] if isinstance(ack, PositionAck) else []
+    if any(one.read_from is None for one in positions):
         raise bad_request(
-            "in a transaction, send along as `from` the `position` of the page that was read: so a message is counted "
-            "once, whoever else reads the durable",
+            "in a transaction, send along as `from` the `position` that was read from, of each partition in a session: "
+            "so a message is counted once, whoever else reads the durable",
             field="from",
         )
     return ack, transaction_id

@@ -206,11 +206,12 @@ class ProducerRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProducerSession(msgspec.Struct):
-    """A new session: send `epoch` with every publish; older sessions are fenced from now on."""
+    """A new session: send `epoch` with every publish; older sessions are fenced from now on. `last_seqno` is null when
+    nothing is stored."""
 
     producer_id: str
     epoch: int
-    last_seqno: int | str
+    last_seqno: int | str | None
 
 
 class ErrorBody(msgspec.Struct):

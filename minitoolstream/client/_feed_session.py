@@ -169,10 +169,15 @@ class SessionFeed(Feed):
         session = self._session
         if session is None or entry.loss:
             raise entry.loss or MtsError("unknown_session", "the session of this reader has ended")
+        partition = entry.message.partition
+        ledger = self._ledgers.get(partition)
+        if ledger is None or ledger.fence != entry.ticket:
+            raise _lost(partition)
         acked = {
-            "partition": entry.message.partition,
+            "partition": partition,
             "fence": entry.ticket,
             "sequence": wire_number(entry.sequence),
+            "from": wire_number(ledger.acked),
         }
         return {"session_id": session.session_id, "epoch": session.epoch, "partitions": [acked]}
 

@@ -26,4 +26,4 @@ async def start_producer(
         ),
         headers=JSON,
     )
-    return ProducerSession(answer.producer_id, answer.epoch, int(answer.last_seqno))
+    return ProducerSession(answer.producer_id, answer.epoch, int(answer.last_seqno or 0))

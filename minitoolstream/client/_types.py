@@ -111,7 +111,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSession:
-    """A session of a named producer: publish with its `epoch`, go on behind `last_seqno`.
+    """A session of a named producer: publish with its `epoch`, go on behind `last_seqno`, which is 0 at the beginning.
 
     Example: `s = client.start_producer("orders", "till-7"); seqno = s.last_seqno + 1`
     """

@@ -112,7 +112,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAck:
-    """`read_from`: the position that was read from; None where the fence is proof enough."""
+    """`read_from`: the position that was read from, which counts in a transaction."""
 
     partition: int
     fence: int

@@ -114,8 +114,8 @@ class MetadataStore(Protocol):
 
     async def start_producer(
         self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, int]:
-        """A new epoch, and the last seqno that is stored (0: none). Messages that carry the epoch get `headers`
+    ) -> tuple[int, int | None]:
+        """A new epoch, and the last seqno that is stored, if any. Messages that carry the epoch get `headers`
         beneath their own."""
 
     async def get_messages(

@@ -12,6 +12,8 @@ local M = {}
 
 local WINDOW = 1000 -- ranges kept a producer
 
+local newest_epoch = 0 -- that this process has given, to whichever producer
+
 -- One of an earlier incarnation of the subject is unknown.
 function M.of(subject_row, producer_id)
     local row = box.space.producer:get{subject_row[S.name], producer_id}
@@ -37,9 +39,11 @@ function M.ensure(subject_row, producer_id)
         0, clock.seconds(), box.NULL, box.NULL}
 end
 
--- A new session: everything older is fenced. `headers` go with every message of this session.
+-- A new session: everything older is fenced. Epochs follow the clock, so that none comes again after the subject was
+-- deleted, or the producer forgotten or restored. `headers` go with every message of this session.
 function M.next_epoch(row, headers)
-    return box.space.producer:replace(schema.changed(row, {[P.epoch] = row[P.epoch] + 1,
+    newest_epoch = math.max(clock.milliseconds(), newest_epoch + 1, row[P.epoch] + 1)
+    return box.space.producer:replace(schema.changed(row, {[P.epoch] = newest_epoch,
         [P.used_at] = clock.seconds(), [P.headers] = schema.present(headers) or box.NULL}))
 end
 

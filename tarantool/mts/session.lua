@@ -289,11 +289,11 @@ function M.leave(subject, durable, session_id, epoch)
 end
 
 -- Acks {{partition, fence, sequence}, ...} of a session, inside a transaction: all of them, or none when one of the
--- partitions is not the session's any more, or was moved since.
-function M.apply_acks(subject, durable, session_id, epoch, acks)
+-- partitions is not the session's any more, or was moved since, or `check(row, index, acked)`, if given, refuses one.
+function M.apply_acks(subject, durable, session_id, epoch, acks, check)
     local row = durables.need(subject, durable, 'ordered')
     need(row, session_id, epoch)
-    for _, ack in ipairs(acks) do
+    for i, ack in ipairs(acks) do
         local entry = box.space.consumer_partition:get{durable, subject, ack[1]}
         if entry == nil or entry[F.session_id] ~= session_id then
             errors.refuse('partition_lost', 'another session reads this partition now; what was not acked goes there',
@@ -301,6 +301,8 @@ function M.apply_acks(subject, durable, session_id, epoch, acks)
         elseif entry[F.fence] ~= ack[2] then
             errors.refuse('position_moved', 'a seek moved this partition, or it was away meanwhile; read on from its '
                 .. 'position', {partition = ack[1], session_id = session_id, fence = entry[F.fence]})
+        elseif check then
+            check(row, i, entry[F.acked])
         end
     end
     local positions = {}

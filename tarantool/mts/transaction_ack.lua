@@ -18,19 +18,34 @@ local function refuse_moved(ack, stands_at, from, partition)
         {subject = ack.subject, durable = ack.durable, partition = partition, position = stands_at, from = from})
 end
 
--- An ack moves on over what the filter leaves out, which its reader need not know.
-local function check_stands_at(ack, row, stands_at, from, partition)
-    if not position.is_passed(row, from, stands_at, partition) then
-        refuse_moved(ack, stands_at, from, partition)
+-- An ack moves on over what the filter leaves out, which its reader need not know. What expired since is left out too:
+-- so the ack must reach further, or somebody may have acked the same.
+local function check_stands_at(ack, row, one, stands_at)
+    if one.from ~= stands_at and not (one.sequence > stands_at
+            and position.is_passed(row, one.from, stands_at, one.partition)) then
+        refuse_moved(ack, stands_at, one.from, one.partition)
     end
 end
 
 -- What lies before the position it was read from was read before that moved: acked already, or passed over by a seek.
-local function check_behind(sequence, from, partition)
-    if sequence <= from then
+local function check_behind(one)
+    if one.sequence <= one.from then
         errors.refuse('bad_request', 'a transaction acks what was read behind `from`',
-            {sequence = sequence, from = from, partition = partition})
+            {sequence = one.sequence, from = one.from, partition = one.partition})
     end
+end
+
+-- A partition that is read to its end goes along with the others, which is nobody's ack: since its last it may have
+-- been read from any position up to the durable's.
+local function check_partition(ack, row, one, acked)
+    local floor = row[C.last_sequence]
+    local stands_at = acked > floor and acked or floor
+    if one.from == nil or one.from > stands_at then
+        refuse_moved(ack, stands_at, one.from, one.partition)
+    elseif one.from < acked then
+        check_stands_at(ack, row, one, acked)
+    end
+    check_behind(one)
 end
 
 -- How each kind is applied: {subject, durable} and its own fields.
@@ -40,8 +55,8 @@ local APPLY = {}
 -- that was moved and moved back, or made again, from one that stands where it stood.
 function APPLY.position(ack)
     local row = durables.need(ack.subject, ack.durable, 'ordered')
-    check_stands_at(ack, row, row[C.last_sequence], ack.from)
-    check_behind(ack.sequence, ack.from)
+    check_stands_at(ack, row, ack, row[C.last_sequence])
+    check_behind(ack)
     if ack.fence ~= durables.fence(row) then
         refuse_moved(ack, row[C.last_sequence], ack.from)
     end
@@ -49,16 +64,13 @@ function APPLY.position(ack)
 end
 
 function APPLY.partitions(ack)
-    local row, acks = durables.need(ack.subject, ack.durable, 'ordered'), {}
-    local ahead = position.ahead(row)
-    for _, one in ipairs(ack.partitions) do
-        if one.from ~= nil then
-            check_stands_at(ack, row, position.of_partition(row, ahead, one.partition), one.from, one.partition)
-            check_behind(one.sequence, one.from, one.partition)
-        end
-        table.insert(acks, {one.partition, one.fence, one.sequence})
+    local acks = {}
+    for i, one in ipairs(ack.partitions) do
+        acks[i] = {one.partition, one.fence, one.sequence}
     end
-    sessions.apply_acks(ack.subject, ack.durable, ack.session_id, ack.epoch, acks)
+    sessions.apply_acks(ack.subject, ack.durable, ack.session_id, ack.epoch, acks, function(row, i, acked)
+        check_partition(ack, row, ack.partitions[i], acked)
+    end)
 end
 
 function APPLY.lease(ack)
@@ -109,7 +121,10 @@ function JOIN.partitions(old, new)
     for _, one in ipairs(new.partitions) do
         local before = known[one.partition]
         if before then
-            one.from = before.from
+            if one.from ~= before.from and one.from ~= before.sequence then
+                refuse_moved(new, before.sequence, one.from, one.partition)
+            end
+            one.from, one.fence = before.from, before.fence
             one.sequence = before.sequence > one.sequence and before.sequence or one.sequence
         else
             added = added + 1

@@ -4,6 +4,7 @@ local script = fio.abspath(arg[0]) -- before the database changes the folder
 package.path = fio.dirname(script) .. '/?.lua;' .. package.path
 local harness = require('harness')
 local admin = require('mts.subject_admin')
+local clock = require('mts.clock')
 local commit = require('mts.commit')
 local consumer = require('mts.consumer')
 local ffi = require('ffi')
@@ -84,7 +85,39 @@ local function run(folder, ...)
 end
 
 local test = tap.test('clearing')
-test:plan(12)
+test:plan(13)
+
+test:test('a session of a producer that was of another incarnation, or forgotten, stays fenced', function(t)
+    t:plan(11)
+    local milliseconds, seconds = clock.milliseconds, clock.seconds
+    local now = milliseconds()
+    clock.milliseconds = function() return now end
+    local function start()
+        return outcome.start_producer('zombie', 'p', 900, {run = 'new'}).epoch
+    end
+    local function publish_as(epoch, seqno)
+        return publish('zombie', {1}, {{index = 0, producer_id = 'p', seqno = seqno, epoch = epoch}}).others[1]
+    end
+    for _, forget in ipairs{function() admin.delete('zombie') end, function()
+        clock.seconds = function() return seconds() + 15 * 86400 end
+        admin.trim()
+        clock.seconds = seconds
+        t:is(producer.find('zombie', 'p'), nil, 'forgotten')
+    end} do
+        local old = start()
+        publish_as(old, 5)
+        forget()
+        t:is(harness.refusal(harness.ticket, 'zombie', 1, {producer_id = 'p', seqno = 6, epoch = old}), 'bad_request',
+            'nobody knows it')
+        local new = start()
+        t:is(publish_as(new, 1), nil, 'the new one begins')
+        t:is(harness.refusal(harness.ticket, 'zombie', 1, {producer_id = 'p', seqno = 6, epoch = old}),
+            'producer_fenced', 'the old one is fenced')
+        t:is(publish_as(old, 6).error.code, 'producer_fenced', 'whatever it does')
+        t:is(publish_as(new, 2), nil, 'and the new one goes on')
+    end
+    clock.milliseconds = milliseconds
+end)
 
 test:test('of a pack that another subject shares, its own rows alone let go', function(t)
     t:plan(4)

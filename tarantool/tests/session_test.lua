@@ -305,7 +305,7 @@ test:test('an ack that a transaction only tries changes nobody\'s partitions', f
     local a, b = session.join('tried', 'd', 'a', 30), session.join('tried', 'd', 'b', 30)
     local id = transactions.begin(60).transaction_id
     transaction_ack.add(id, 'tried', 'd', {session_id = 'a', epoch = a.epoch,
-        partitions = {{partition = 0, fence = held(a, 0).fence, sequence = parent_last}}})
+        partitions = {{partition = 0, fence = held(a, 0).fence, sequence = parent_last, from = held(a, 0).position}}})
     t:is_deeply({numbers(beat('tried', a)), numbers(beat('tried', b))}, {{0}, {}}, 'the parent is not read yet')
     require('mts.transaction_end').commit(id, 900)
     t:is_deeply({numbers(beat('tried', a)), numbers(beat('tried', b))}, {{1}, {2}}, 'by the commit it is')

@@ -11,11 +11,12 @@ local subject_admin = require('mts.subject_admin')
 local tap = require('tap')
 local transaction_end = require('mts.transaction_end')
 local transactions = require('mts.transaction')
+local txn = require('mts.txn')
 
 local GRACE = harness.TIMES.put_grace
 local later = harness.hold_clock()
 local test = tap.test('acks in transactions')
-test:plan(13)
+test:plan(16)
 
 local function begin()
     return transactions.begin(600).transaction_id
@@ -246,6 +247,79 @@ test:test('a session acks partitions while it holds them', function(t)
     session.leave('parts', 'd', 'reader', joined.epoch)
     t:is(harness.refusal(commit, lost), 'transaction_conflict', 'a partition that was lost is refused')
     t:is(position('parts', 'd'), one, 'and does not move')
+end)
+
+local function session_ack(joined, partition, sequence, from)
+    return {session_id = joined.session_id, epoch = joined.epoch, partitions = {{partition = partition,
+        fence = joined.partitions[partition + 1].fence, sequence = sequence, from = from}}}
+end
+
+test:test('what a session was given twice is counted once', function(t)
+    t:plan(9)
+    local first = harness.publish('twice', 4)
+    consumer.put('twice', 'd', {start = first})
+    local joined = session.join('twice', 'd', 'reader', 300)
+    local function conflicts(id, last, from)
+        return harness.refusal(acks.add, id, 'twice', 'd', session_ack(joined, 0, last, from))
+    end
+    t:is(conflicts(begin(), first + 1), 'transaction_conflict', 'who does not say what was read is refused')
+    t:is(conflicts(begin(), first + 1, first), 'transaction_conflict', 'as is who reads from ahead')
+    local one, two = begin(), begin()
+    for _, id in ipairs{one, two} do
+        t:is(conflicts(id, first + 1, first - 1), true, 'read, and read again')
+        stage(id, 'twice-out')
+    end
+    commit(one)
+    t:is(harness.refusal(commit, two), 'transaction_conflict', 'one of the two is refused')
+    t:is(count('twice-out'), 1, 'and its message is not there')
+    t:is(conflicts(begin(), first + 2, first - 1), 'transaction_conflict', 'who comes later learns it at once')
+    local third = begin()
+    conflicts(third, first + 2, first + 1)
+    t:is(conflicts(third, first + 3, first), 'transaction_conflict', 'acks of one transaction fit together')
+    t:is(conflicts(third, first + 3, first + 2), true, 'when each goes on behind the other')
+end)
+
+test:test('a partition that went along with the others is no conflict', function(t)
+    t:plan(5)
+    subject_admin.put('along', {partitions = 2})
+    local zero, one = harness.append('along', 0), harness.append('along', 1)
+    consumer.put('along', 'd', {start = zero})
+    local joined = session.join('along', 'd', 'reader', 300)
+    local function ack(partition, sequence, from)
+        local id = begin()
+        local refused = harness.refusal(acks.add, id, 'along', 'd', session_ack(joined, partition, sequence, from))
+        commit(id)
+        return refused
+    end
+    t:is(ack(0, zero, zero - 1), true, 'one')
+    t:is(ack(1, one, zero - 1), true, 'and the other, to its end')
+    t:is(position('along', 'd'), one, 'the durable stands behind both')
+    local more = harness.append('along', 0)
+    t:is(ack(0, more, zero), true, 'the first goes on from its own last')
+    t:is(ack(0, more, zero), 'transaction_conflict', 'once')
+end)
+
+test:test('what expired after it was acked is not counted again', function(t)
+    t:plan(4)
+    local first = harness.publish('gone', 2, {headers = {kind = 'a'}})
+    local filter = {{header = 'kind', op = 'equals', value = 'a'}}
+    consumer.put('gone', 'd', {start = first, filter = filter})
+    consumer.put('gone', 's', {start = first, filter = filter})
+    local joined = session.join('gone', 's', 'reader', 300)
+    local late = {}
+    for _, durable in ipairs{'d', 's'} do
+        local one, two = begin(), begin()
+        for _, id in ipairs{one, two} do
+            acks.add(id, 'gone', durable, durable == 's' and session_ack(joined, 0, first + 1, first - 1)
+                or {sequence = first + 1, from = first - 1})
+        end
+        t:is(commit(one).state, 'committed', 'acked')
+        table.insert(late, two)
+    end
+    txn.run(function() message.remove(message.locate(first), 'test') end)
+    for _, id in ipairs(late) do
+        t:is(harness.refusal(commit, id), 'transaction_conflict', 'not again')
+    end
 end)
 
 test:test('a seek between the ack and the commit aborts it', function(t)

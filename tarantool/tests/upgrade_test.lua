@@ -60,8 +60,9 @@ local function uploads_go_on(t)
     t:is(upload.get(ids.behind).receipt.sequence, first.sequence + 1, 'and follows')
     spec.seqno = 2
     t:is(tonumber(harness.ticket('orders', 5, spec).receipt.sequence), 7, 'the proof of a seqno is kept')
-    t:is(outcome.start_producer('orders', 'p', GRACE, {of = 'session'}).epoch, 1, 'a session begins')
-    spec = {producer_id = 'p', seqno = 9, epoch = 1}
+    local epoch = outcome.start_producer('orders', 'p', GRACE, {of = 'session'}).epoch
+    t:ok(epoch > 0, 'a session begins')
+    spec = {producer_id = 'p', seqno = 9, epoch = epoch}
     t:is(outcome.abort(harness.ticket('orders', 5, spec).upload.id, GRACE).receipt.state, 'aborted', 'and is used')
     local same = require('mts.pack').commit(harness.pack{{subject = 'orders', sizes = {1},
         marks = {{index = 0, key = 'key', digest = 'digest'}}}}, 3600)[1].others[1]

@@ -103,17 +103,17 @@ end)
 
 test:test('a new session fences the old one', function(t)
     t:plan(5)
-    local session = outcome.start_producer('fence', 'p', 900)
-    t:is(session.epoch, 1, 'the first epoch')
-    local open = harness.ticket('fence', 1, {producer_id = 'p', seqno = 1, epoch = 1}).upload
-    local stored = harness.ticket('fence', 1, {producer_id = 'p', seqno = 2, epoch = 1}).upload
+    local old = outcome.start_producer('fence', 'p', 900).epoch
+    local open = harness.ticket('fence', 1, {producer_id = 'p', seqno = 1, epoch = old}).upload
+    local stored = harness.ticket('fence', 1, {producer_id = 'p', seqno = 2, epoch = old}).upload
     harness.commit(stored.id, 1)
-    outcome.start_producer('fence', 'p', 900)
+    local new = outcome.start_producer('fence', 'p', 900).epoch
+    t:ok(new > old, 'a higher epoch')
     t:is(upload.get(open.id).receipt.state, 'aborted', 'open tickets of the old one are aborted')
     t:is(upload.get(stored.id).receipt.state, 'committed', 'stored ones are kept')
-    t:is(harness.refusal(harness.ticket, 'fence', 1, {producer_id = 'p', seqno = 3, epoch = 1}), 'producer_fenced',
+    t:is(harness.refusal(harness.ticket, 'fence', 1, {producer_id = 'p', seqno = 3, epoch = old}), 'producer_fenced',
         'the old epoch is refused')
-    t:is(harness.refusal(harness.ticket, 'fence', 1, {producer_id = 'p', seqno = 3, epoch = 9}), 'bad_request',
+    t:is(harness.refusal(harness.ticket, 'fence', 1, {producer_id = 'p', seqno = 3, epoch = new + 1}), 'bad_request',
         'so is one never given')
 end)
 

@@ -147,7 +147,7 @@ async def test_a_new_session_aborts_open_tickets_and_keeps_stored_ones(kit: Kit)
 
     epoch, last_seqno = await kit.store.start_producer(kit.subject, "p")
 
-    assert (epoch, last_seqno) == (1, 2)
+    assert last_seqno == 2
     assert [await kit.state(upload) for upload in (first, second, third)] == [
         State.ABORTED,
         State.COMMITTED,
@@ -157,19 +157,34 @@ async def test_a_new_session_aborts_open_tickets_and_keeps_stored_ones(kit: Kit)
     assert found is not None
     assert found[1].reason == "producer_fenced"
     assert first.object_name in await kit.trash()
-    assert await kit.store.start_producer(kit.subject, "p") == (2, 2)
+    newer, last_seqno = await kit.store.start_producer(kit.subject, "p")
+    assert (newer > epoch, last_seqno) == (True, 2)
+
+
+async def test_a_session_says_whether_anything_is_stored_also_when_that_is_seqno_0(kit: Kit) -> None:
+    assert (await kit.store.start_producer(kit.subject, "p"))[1] is None
+    await kit.commit(await kit.named(0))
+    assert (await kit.store.start_producer(kit.subject, "p"))[1] == 0
+
+
+async def test_epochs_are_nobody_elses_and_rise_with_the_clock(kit: Kit) -> None:
+    epochs = [(await kit.store.start_producer(kit.subject, producer))[0] for producer in ("p", "q", "p", "q")]
+    assert epochs == sorted(set(epochs))
+    await kit.advance(3600)
+    later, _ = await kit.store.start_producer(kit.subject, "r")
+    assert later > epochs[0] + 3_000_000
 
 
 async def test_an_old_session_is_fenced_and_an_unknown_one_refused(kit: Kit) -> None:
-    assert await kit.store.start_producer(kit.subject, "p") == (1, 0)
-    await kit.store.start_producer(kit.subject, "p")
-    for epoch, code in ((1, "producer_fenced"), (3, "bad_request")):
+    old, _ = await kit.store.start_producer(kit.subject, "p")
+    new, _ = await kit.store.start_producer(kit.subject, "p")
+    for epoch, code in ((old, "producer_fenced"), (new + 1, "bad_request")):
         with pytest.raises(MtsError) as caught:
             await kit.named(1, epoch=epoch)
-        assert (caught.value.code, caught.value.details["epoch"]) == (code, 2)
+        assert (caught.value.code, caught.value.details["epoch"]) == (code, new)
         (result,) = await kit.publish(kit.message(producer_id="p", seqno=1, epoch=epoch))
         assert error_of(result).code == code
-    assert (await kit.commit(await kit.named(1, epoch=2))).state is State.COMMITTED
+    assert (await kit.commit(await kit.named(1, epoch=new))).state is State.COMMITTED
 
 
 async def test_a_chain_too_long_for_one_transaction_is_resumed(kit: Kit) -> None:

@@ -89,7 +89,7 @@ def test_a_zombie_stays_fenced(live: Live, subject: str) -> None:
     restart(live)
 
     assert named(live, subject, 1, x_mts_epoch=str(old)).code == "producer_fenced"
-    assert live.api("POST", path, {"producer_id": "p"}).json["epoch"] == old + 2
+    assert live.api("POST", path, {"producer_id": "p"}).json["epoch"] > old + 1
 
 
 def test_messages_offsets_and_counters_are_as_before(live: Live, subject: str) -> None:

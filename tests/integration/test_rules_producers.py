@@ -163,10 +163,27 @@ def test_a_new_session_aborts_open_tickets_of_the_old_one_and_keeps_what_is_stor
 
     new = session(live, subject)
 
-    assert new["epoch"] == old + 1
+    assert new["epoch"] > old
     assert live.receipt(unfinished["upload_id"], wait=0)["state"] == "aborted"
     assert live.receipt(stored["upload_id"], wait=0)["state"] == "committed"
     assert new["last_seqno"] == 2
+
+
+def test_a_zombie_of_a_deleted_subject_cannot_publish_to_the_one_made_again(live: Live, subject: str) -> None:
+    old = session(live, subject)["epoch"]
+    assert named(live, subject, b"old", 5, x_mts_epoch=str(old)).status == 201
+    assert live.api("DELETE", f"/v1/subjects/{subject}").status in (200, 202)
+    new = session(live, subject)["epoch"]
+    assert named(live, subject, b"1", 1, x_mts_epoch=str(new)).status == 201
+
+    announced = {"size": 1, "producer_id": "p", "seqno": 6, "epoch": old}
+    for answer in (
+        named(live, subject, b"zombie", 6, x_mts_epoch=str(old)),
+        live.api("POST", f"/v1/subjects/{subject}/uploads", announced),
+    ):
+        assert (answer.status, answer.code) == (409, "producer_fenced")
+    assert named(live, subject, b"2", 2, x_mts_epoch=str(new)).status == 201
+    assert [live.payload(message) for message in live.messages(subject)] == [b"1", b"2"]
 
 
 def test_a_zombie_cannot_publish_in_any_way(live: Live, subject: str) -> None:

@@ -276,6 +276,7 @@ def test_a_new_session_fences_the_old_one(client: Client, subject: str) -> None:
     old = client.start_producer(subject, "till")
     new = client.start_producer(subject, "till")
     assert new.epoch > old.epoch
+    assert new.last_seqno == 0, "the first message gets 1"
     client.publish(subject, b"new", producer_id="till", seqno=1, epoch=new.epoch)
     with pytest.raises(MtsError) as caught:
         client.publish(subject, b"old", producer_id="till", seqno=2, epoch=old.epoch)

@@ -54,6 +54,12 @@ def make_durable(live: Live, subject: str, durable: str, **body: Any) -> Any:
     return answer.json
 
 
+def join(live: Live, subject: str, durable: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What its acks say of a new session, and its partitions."""
+    session = live.api("POST", f"/v1/subjects/{subject}/consumers/{durable}/sessions", {"session_id": "r"}).json
+    return {"session_id": "r", "epoch": session["epoch"]}, session["partitions"]
+
+
 def position(live: Live, subject: str, durable: str) -> int:
     return int(live.api("GET", f"/v1/subjects/{subject}/consumers/{durable}").json["last_sequence"])
 
@@ -183,8 +189,7 @@ def test_acks_of_several_durables_count_with_the_commit(live: Live, subject: str
     leased = live.api("POST", f"/v1/subjects/{subject}/consumers/shared/lease", {"limit": 2}).json
     sequences = [message["sequence"] for message in leased["messages"]]
     make_durable(live, subject, "session")
-    session = live.api("POST", f"/v1/subjects/{subject}/consumers/session/sessions", {"session_id": "r"}).json
-    (share,) = session["partitions"]
+    session, (share,) = join(live, subject, "session")
 
     transaction_id = begin(live)
     named = {"transaction_id": transaction_id}
@@ -192,7 +197,7 @@ def test_acks_of_several_durables_count_with_the_commit(live: Live, subject: str
     for durable, body in {
         "ordered": {"sequence": last, "from": ordered["last_sequence"]},
         "shared": {"lease_id": leased["lease_id"], "sequences": sequences},
-        "session": {"session_id": "r", "epoch": session["epoch"], "partitions": [partition]},
+        "session": {**session, "partitions": [partition]},
     }.items():
         answer = ack(live, subject, durable, {**body, **named})
         assert (answer.status, answer.json) == (200, named)
@@ -221,6 +226,48 @@ def test_of_two_who_processed_the_same_one_is_counted(live: Live, subject: str) 
     assert payloads(live, f"{subject}-out") == [b"counted"]
     assert end(live, both[1]).code == "transaction_ended"
     assert state(live, both[1])["reason"] == "transaction_conflict"
+
+
+def test_what_one_session_read_twice_is_counted_once(live: Live, subject: str) -> None:
+    live.publish(subject, b"x")
+    make_durable(live, subject, "d")
+    session, _ = join(live, subject, "d")
+    read = f"/v1/subjects/{subject}/subscribe?durable=d&session=r&epoch={session['epoch']}"
+    ended = []
+    for page in [live.api("GET", read).json for _ in range(2)]:
+        transaction_id, (share,) = begin(live), page["partitions"]
+        last = page["messages"][-1]["sequence"]
+        partition = {"partition": 0, "fence": share["fence"], "sequence": last, "from": share["position"]}
+        publish(live, transaction_id, f"{subject}-out", b"counted")
+        body = {**session, "partitions": [partition], "transaction_id": transaction_id}
+        acked = ack(live, subject, "d", body)
+        ended.append(end(live, transaction_id).status if acked.status == 200 else acked.code)
+    assert ended == [200, "transaction_conflict"]
+    assert payloads(live, f"{subject}-out") == [b"counted"]
+
+
+def test_a_commit_whose_answer_was_lost_is_not_counted_again_for_a_session(live: Live, subject: str) -> None:
+    live.publish(subject, b"x")
+    with (
+        Client(live.url, token=live.token) as client,
+        client.subscribe(subject, durable="d", session="w", ack="manual") as messages,
+    ):
+        delivery = next(iter(messages))
+
+        def count(*, lose_answer: bool) -> None:
+            with client.transaction() as tx:
+                tx.publish(f"{subject}-out", "counted")
+                tx.ack(delivery)
+                if lose_answer:
+                    assert end(live, tx.transaction_id).status == 200
+                    raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            count(lose_answer=True)
+        with pytest.raises(MtsError) as caught:
+            count(lose_answer=False)
+    assert caught.value.code == "transaction_conflict"
+    assert payloads(live, f"{subject}-out") == [b"counted"]
 
 
 def test_a_lost_lease_aborts_it(live: Live, subject: str) -> None:
@@ -359,6 +406,10 @@ def test_publishes_and_acks_in_unknown_ones_change_nothing(live: Live, subject: 
     assert ack(live, subject, "d", {"sequence": last, "from": 0, "transaction_id": unknown}).status == 404
     assert ack(live, subject, "d", {"sequence": last, "transaction_id": begin(live)}).status == 400
     assert ack(live, subject, "d", {"sequence": last, "from": 0}).status == 400
+    session, (share,) = join(live, subject, "d")
+    partition = {"partition": 0, "fence": share["fence"], "sequence": last}
+    without = ack(live, subject, "d", {**session, "partitions": [partition], "transaction_id": begin(live)})
+    assert (without.status, without.json["error"]["details"]["field"]) == (400, "from")
 
 
 def test_one_bad_item_refuses_a_whole_batch(live: Live, subject: str) -> None:

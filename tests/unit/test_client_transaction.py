@@ -120,6 +120,29 @@ async def test_acks_of_a_committed_transaction_are_not_sent_again(mode: str) -> 
     assert host.nacks == []
 
 
+async def test_a_session_says_from_which_position_of_the_partition_it_acks() -> None:
+    host, client = await filled()
+    async with client.subscribe("orders", durable="d", session="w", ack="manual") as orders:
+        for delivery in [await anext(orders) for _ in range(3)]:
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+    lanes = [lane for ack in host.acks for lane in ack["partitions"]]
+    assert [(lane["from"], lane["sequence"]) for lane in lanes] == [(0, 1), (1, 2), (2, 3)]
+
+
+async def test_a_message_of_a_partition_that_was_acked_and_went_is_not_acked_in_a_transaction() -> None:
+    host, client = await filled()
+    async with client.subscribe("orders", durable="d", session="w", ack="manual") as orders:
+        delivery = await anext(orders)
+        await delivery.ack()
+        host.owned = ()
+        await orders._intake.feed.keep()
+        with pytest.raises(MtsError) as caught:
+            async with client.transaction() as tx:
+                await tx.ack(delivery)
+    assert caught.value.code == "partition_lost"
+
+
 async def test_a_shared_message_of_an_aborted_transaction_comes_again() -> None:
     host, client = await filled(1)
     tries = 0

@@ -215,17 +215,17 @@ class MemoryMetadata:
 
     async def start_producer(
         self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int | None]:
         self._must_be_up()
         self._uploads.ensure_subject(subject)
         owner = self._uploads.ensure_producer(subject, producer_id)
-        owner.epoch += 1
+        owner.epoch = self._uploads.next_epoch()
         owner.headers = dict(headers or {})
         for _, upload_id in sorted(owner.pending.items()):
             row = self._uploads.rows[upload_id]
             if row.state is State.OPEN and owner.is_fenced(row.epoch):
                 self._uploads.end(row, State.ABORTED, "producer_fenced")
-        return owner.epoch, owner.last_seqno or 0
+        return owner.epoch, owner.last_seqno
 
     # -- reading
 

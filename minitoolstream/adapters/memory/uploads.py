@@ -47,6 +47,7 @@ class Uploads:
     rejected: list[dict[str, Any]] = field(default_factory=list)
     changes: ChangeLog = field(default_factory=ChangeLog)
     trash_grace: int = 3600
+    newest_epoch: int = 0
 
     def now(self) -> int:
         return self.order.clock.seconds()
@@ -59,6 +60,11 @@ class Uploads:
 
     def ensure_producer(self, subject: str, producer_id: str) -> Producer:
         return self.producers.setdefault((subject, producer_id), Producer(producer_id))
+
+    def next_epoch(self) -> int:
+        """Of any producer's new session."""
+        self.newest_epoch = max(self.order.clock.milliseconds(), self.newest_epoch + 1)
+        return self.newest_epoch
 
     # -- beginning
 

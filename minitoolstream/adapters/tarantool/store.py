@@ -113,9 +113,9 @@ class TarantoolMetadata:
 
     async def start_producer(
         self, subject: str, producer_id: str, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int | None]:
         session = await self._tarantool.call("producer_start", subject, producer_id, self._grace, dict(headers or {}))
-        return session["epoch"], session.get("last_seqno") or 0
+        return session["epoch"], session.get("last_seqno")
 
     async def get_messages(
         self,
