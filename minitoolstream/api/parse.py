@@ -138,6 +138,7 @@ def parts_of(request: Request) -> tuple[list[tuple[int, str | None]] | None, int
 def inline_of(request: Request) -> InlineMessage:
     """An inline publish: the raw body, or a JSON message."""
     headers = request.headers
+    _check_encoding(headers)
     key = headers.get(_KEY)
     if key is not None:
         key = check_idempotency_key(key)
@@ -155,6 +156,17 @@ def inline_of(request: Request) -> InlineMessage:
     if _TRANSACTION in headers:
         message.transaction_id = check_transaction_id(headers[_TRANSACTION])
     return message
+
+
+def _check_encoding(headers: Mapping[str, str]) -> None:
+    """A body is stored as it came: what HTTP packed would be given to readers who are not told."""
+    encoding = headers.get("content-encoding")
+    if encoding and encoding.lower() != "identity":
+        raise bad_request(
+            f"Content-Encoding {encoding[:40]!r} is not taken: send the body as it is; that a payload is compressed "
+            "(gzip, zstd) is said by the header X-Mts-Codec, or by `codec` of a JSON message or of an item of a batch",
+            field="Content-Encoding",
+        )
 
 
 def _raw_inline(request: Request) -> InlineMessage:
@@ -249,6 +261,7 @@ def batch_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]
 
 def _items_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]:
     subject = subject_of(request)
+    _check_encoding(request.headers)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if _KEY in request.headers:
         raise bad_request("a batch takes no Idempotency-Key; a producer_id and seqnos make it safe to repeat")
