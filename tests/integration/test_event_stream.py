@@ -142,7 +142,7 @@ def test_a_durable_streams_from_its_position_and_follows_a_seek(live: Live, subj
 
 
 def test_a_stream_that_was_cut_off_before_a_seek_goes_on_where_the_seek_leads(live: Live, subject: str) -> None:
-    given = fill(live, subject, "a", "b", "c")
+    given = fill(live, subject, *"abcde")
     durable = Durable(live, subject)
     durable.put()
     with stream(live, subject, "durable=billing") as events:
@@ -151,14 +151,14 @@ def test_a_stream_that_was_cut_off_before_a_seek_goes_on_where_the_seek_leads(li
     sequence, fence = seen.split(":")
     assert durable.post("ack", sequence=sequence, fence=int(fence)).status == 200
     with stream(live, subject, "durable=billing", last_event_id=seen) as events:
-        assert sequences(events.events(1)) == given[2:], "nothing was moved yet"
+        assert sequences(events.events(3)) == given[2:], "nothing was moved yet"
     durable.put(seek="first")
     assert durable.post("ack", sequence=sequence, fence=int(fence)).code == "position_moved"
     for query in ("durable=billing", "durable=billing&start=new"):
         with stream(live, subject, query, last_event_id=seen) as events:
-            assert sequences(events.events(3)) == given
+            assert sequences(events.events(3)) == given[:3]
     with stream(live, subject, "durable=billing", last_event_id=sequence) as events:
-        assert sequences(events.events(1)) == given[2:], "an id without a fence says nothing of a seek"
+        assert sequences(events.events(3)) == given[2:], "an id without a fence says nothing of a seek"
 
 
 def test_a_changed_filter_reaches_an_open_stream(live: Live, subject: str) -> None:
