@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,9 @@ from tests.servers import (
     start_minio,
     start_tarantool,
 )
+
+# What a shell runs in the background ignores Ctrl-C, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a failure is the change's. `--hypothesis-profile=explore` looks further.
 hypothesis_settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)

@@ -70,7 +70,7 @@ async def read_messages(request: Request) -> Response:
     },
     headers={
         **REGION,
-        "last-event-id": ({"type": "string"}, "a stream goes on behind this sequence"),
+        "last-event-id": ({"type": "string"}, "a stream goes on behind the event with this id"),
     },
     waits=True,
 )
@@ -89,7 +89,7 @@ async def subscribe(request: Request) -> Response:
     if reader is not None and reader.session is not None:
         raise bad_request("a session is read by long polls: leave `Accept: text/event-stream` out", field="session")
     seen = parse_delivery.last_event_of(request)
-    place = await place_to_follow(request.core, selection, reader, start if seen is None else seen + 1)
+    place = await place_to_follow(request.core, selection, reader, start, seen)
     return event_stream(request.core, place)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from minitoolstream.domain.errors import MtsError
+from minitoolstream.domain.message import wire_number
 
 if TYPE_CHECKING:
     from minitoolstream.api.app import Response
@@ -91,7 +92,16 @@ def answer_code(error: MtsError) -> int | None:
 
 
 def error_body(error: MtsError) -> dict[str, dict[str, object]]:
-    return {"error": {"code": error.code, "message": error.message, "details": error.details}}
+    return {"error": {"code": error.code, "message": error.message, "details": _shown(error.details)}}
+
+
+def _shown(value: object) -> object:
+    """Numbers of details as those of answers: most come from Tarantool, and may be sequences."""
+    if isinstance(value, dict):
+        return {name: _shown(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in value]
+    return wire_number(value) if isinstance(value, int) else value
 
 
 def is_ipfs(path: str) -> bool:

@@ -14,8 +14,8 @@ from minitoolstream.api.errors import error_body
 from minitoolstream.api.parse_delivery import EVENT_STREAM
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
-from minitoolstream.services.fetch_messages import MessagePage, Page
-from minitoolstream.services.read_messages import Place
+from minitoolstream.services.fetch_messages import MessagePage
+from minitoolstream.services.read_messages import Place, Reading
 from minitoolstream.services.wait_for_messages import follow_messages
 
 HEARTBEAT_SECONDS = 15.0
@@ -41,7 +41,7 @@ async def _events(core: Core, place: Place) -> AsyncGenerator[bytes, None]:
                     # What a filter left out counts as read, so the id goes on with the comment.
                     yield b":\n" + _resume_at(place)
                 else:
-                    yield events_of(reading.page)
+                    yield events_of(reading)
     except MtsError as error:
         yield b"event: error\ndata: %b\n\n" % _encode(error_body(error))
     except Exception:
@@ -52,19 +52,26 @@ async def _events(core: Core, place: Place) -> AsyncGenerator[bytes, None]:
 
 def _resume_at(place: Place) -> bytes:
     """An id without data sets what the reader will send as Last-Event-ID, and is no event."""
-    return b"id: %d\n\n" % max(place.next_sequence - 1, 0)
+    return b"id: %d%b\n\n" % (max(place.next_sequence - 1, 0), _fence(place.fence))
 
 
-def events_of(page: Page) -> bytes:
-    """Its messages as events, encoded once for all who get this page."""
-    encoded = page.forms.get("events")
+def _fence(fence: int | None) -> bytes:
+    """Behind a sequence of a durable: whoever comes back with the id is known to have read before a seek."""
+    return b"" if fence is None else b":%d" % fence
+
+
+def events_of(reading: Reading) -> bytes:
+    """Its messages as events, encoded once for all who get this page with this fence."""
+    page, fence = reading.page, _fence(reading.fence)
+    form = f"events{fence.decode()}"
+    encoded = page.forms.get(form)
     if encoded is None:
         name, items = (
             (b"message", page.messages) if isinstance(page, MessagePage) else (b"extent", show.extents(page).extents)
         )
         # JSON has no raw line break, so one data line holds it.
         encoded = b"".join(
-            b"id: %d\nevent: %b\ndata: %b\n\n" % (int(item.sequence), name, _encode(item)) for item in items
+            b"id: %d%b\nevent: %b\ndata: %b\n\n" % (int(item.sequence), fence, name, _encode(item)) for item in items
         )
-        page.forms["events"] = encoded
+        page.forms[form] = encoded
     return encoded

@@ -42,6 +42,8 @@ from minitoolstream.domain.upload import UploadSpec
 _TRANSACTION = "x-mts-transaction-id"
 _TAKEN_WITH_JSON = frozenset({_TRANSACTION})
 _KEY = "idempotency-key"
+_ENCODINGS = ("content-encoding", "transfer-encoding")
+_PLAIN = frozenset({"identity", "chunked"})
 _MD5_LENGTH = 32
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
 
@@ -138,6 +140,7 @@ def parts_of(request: Request) -> tuple[list[tuple[int, str | None]] | None, int
 def inline_of(request: Request) -> InlineMessage:
     """An inline publish: the raw body, or a JSON message."""
     headers = request.headers
+    _check_encoding(headers)
     key = headers.get(_KEY)
     if key is not None:
         key = check_idempotency_key(key)
@@ -155,6 +158,18 @@ def inline_of(request: Request) -> InlineMessage:
     if _TRANSACTION in headers:
         message.transaction_id = check_transaction_id(headers[_TRANSACTION])
     return message
+
+
+def _check_encoding(headers: Mapping[str, str]) -> None:
+    """A body is stored as it came: what HTTP packed would be given to readers who are not told."""
+    for name in _ENCODINGS:
+        encoding = headers.get(name)
+        if encoding and encoding.lower() not in _PLAIN:
+            raise bad_request(
+                f"{name.title()} {encoding[:40]!r} is not taken: send the body as it is; that a payload is compressed "
+                "(gzip, zstd) is said by the header X-Mts-Codec, or by `codec` of a JSON message or an item of a batch",
+                field=name.title(),
+            )
 
 
 def _raw_inline(request: Request) -> InlineMessage:
@@ -249,6 +264,7 @@ def batch_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]
 
 def _items_of(request: Request) -> AlikeMessages | list[InlineMessage | MtsError]:
     subject = subject_of(request)
+    _check_encoding(request.headers)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if _KEY in request.headers:
         raise bad_request("a batch takes no Idempotency-Key; a producer_id and seqnos make it safe to repeat")

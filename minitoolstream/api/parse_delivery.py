@@ -101,10 +101,14 @@ def wants_events(request: Request) -> bool:
     return kinds == [EVENT_STREAM]
 
 
-def last_event_of(request: Request) -> int | None:
-    """Where an interrupted stream goes on: behind the last event that its reader saw."""
+def last_event_of(request: Request) -> tuple[int, int | None] | None:
+    """The last event that the reader of an interrupted stream saw: `sequence`, or a durable's `sequence:fence`."""
     text = request.headers.get("last-event-id")
-    return None if text is None or not text else check_number(text, "Last-Event-ID")
+    if not text:
+        return None
+    sequence, colon, fence = text.partition(":")
+    name = "Last-Event-ID"
+    return check_number(sequence, name), check_number(fence, name) if colon else None
 
 
 def consumer_of(body: schema.ConsumerRequest) -> ConsumerSettings:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minitoolstream.domain.errors import MtsError, bad_request, not_found
 from minitoolstream.domain.limits import MIB
-from minitoolstream.domain.message import Extent, Message, Placed, messages_of, wire_number
+from minitoolstream.domain.message import Extent, Message, Placed, messages_of
 from minitoolstream.domain.pack import FRAME_PREFIX, payloads_of
 from minitoolstream.ports import ExtentPage
 from minitoolstream.services.core import Core
@@ -134,7 +134,7 @@ async def open_download(core: Core, sequence: int, offset: int, length: int | No
     """`length` None: all that follows. MtsError when there is no such message, payload or range."""
     extent = await core.metadata.get_message(sequence)
     if extent is None:
-        raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
+        raise not_found(f"there is no message {sequence}", sequence=sequence)
     if extent.missing:
         raise MtsError("payload_missing", f"the payload of message {sequence} is not in the object store")
     (placed,) = messages_of(extent)

@@ -15,7 +15,7 @@ from minitoolstream.domain.cid import cid_of_sha256
 from minitoolstream.domain.consumer import AtTime, Filter, Start
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.limits import KIB, MAX_SEQUENCE, MIB
-from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Extent, Message, Placed, messages_of, wire_number
+from minitoolstream.domain.message import DEFAULT_CONTENT_TYPE, Extent, Message, Placed, messages_of
 from minitoolstream.domain.pack import payloads_of
 from minitoolstream.ports import ExtentPage, GetRequest
 from minitoolstream.services.core import Core
@@ -135,7 +135,7 @@ def _extents(core: Core, page: ExtentPage) -> SignedExtents:
 async def get_message(core: Core, sequence: int, *, inline: bool = False, region: str | None = None) -> Message:
     extent = await core.metadata.get_message(sequence)
     if extent is None:
-        raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
+        raise not_found(f"there is no message {sequence}", sequence=sequence)
     (message,) = await deliver(core, [extent], inline=inline, region=region)
     core.metrics.delivered(1)
     message.cid = cid_of_sha256(message.sha256).text if message.sha256 else None

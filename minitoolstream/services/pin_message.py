@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitoolstream.domain.cid import Cid, cid_of, cid_of_sha256
 from minitoolstream.domain.errors import MtsError, bad_request, not_found
 from minitoolstream.domain.limits import MIB
-from minitoolstream.domain.message import Extent, Placed, messages_of, wire_number
+from minitoolstream.domain.message import Extent, Placed, messages_of
 from minitoolstream.services.core import Core
 from minitoolstream.services.hold_content import Reference
 
@@ -17,7 +17,7 @@ async def content_of(core: Core, sequence: int) -> tuple[Cid, str]:
     """The content id of a message, and where its bytes are, as a pin keeps it."""
     extent = await core.metadata.get_message(sequence)
     if extent is None:
-        raise not_found(f"there is no message {sequence}", sequence=wire_number(sequence))
+        raise not_found(f"there is no message {sequence}", sequence=sequence)
     if extent.missing or extent.unverified:
         raise MtsError("payload_missing", f"the payload of message {sequence} is not in the object store")
     (placed,) = messages_of(extent)

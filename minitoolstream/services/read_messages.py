@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from minitoolstream.domain.consumer import Share, Start
-from minitoolstream.domain.errors import MtsError
 from minitoolstream.services.core import Core
 from minitoolstream.services.fetch_messages import Page, Selection, read_page, resolve_start, signed_page
 from minitoolstream.services.watch_changes import durable_key, subject_key
@@ -33,7 +32,9 @@ class Reading:
 class Place:
     """Where one reader stands. A durable's position is never moved by reading (rule 17)."""
 
-    def __init__(self, core: Core, selection: Selection, reader: Reader | None, start: int | None) -> None:
+    def __init__(
+        self, core: Core, selection: Selection, reader: Reader | None, start: int | None, fence: int | None = None
+    ) -> None:
         self._core = core
         self._selection = selection
         self._reader = reader
@@ -41,7 +42,7 @@ class Place:
         self._subject_key = subject_key(selection.subject)
         self._durable_key = durable_key(selection.subject, reader.durable) if reader else None
         self._read_at_version: int | None = None
-        self._fence: int | None = None
+        self._fence = fence
         self._position: int | None = None
 
     @property
@@ -53,6 +54,11 @@ class Place:
     def next_sequence(self) -> int:
         """Where the next page begins; 0 before a durable's first one."""
         return self._start or 0
+
+    @property
+    def fence(self) -> int | None:
+        """Of the durable, as it was when `next_sequence` was found."""
+        return self._fence
 
     async def read(self, *, shared: bool = True) -> Reading:
         """The next page, empty when there is none yet. Watch `keys` before, to know when to read again.
@@ -116,12 +122,22 @@ async def place_of(core: Core, selection: Selection, reader: Reader | None, star
     return Place(core, selection, reader, max(await resolve_start(core, selection.subject, start), 1))
 
 
-async def place_to_follow(core: Core, selection: Selection, reader: Reader | None, start: Start | None) -> Place:
-    """For a stream: what is wrong with the durable is said before it begins, and where it begins is known."""
-    if reader is not None:
-        consumer = await core.deliveries.get_consumer(selection.subject, reader.durable)
-        if consumer.mode != "ordered":
-            raise MtsError("mode_mismatch", "a shared durable is read by leases: POST .../lease")
-        if start is None:
-            start = consumer.last_sequence + 1
-    return await place_of(core, selection, reader, start)
+async def place_to_follow(
+    core: Core,
+    selection: Selection,
+    reader: Reader | None,
+    start: Start | None,
+    seen: tuple[int, int | None] | None = None,
+) -> Place:
+    """For a stream: what is wrong with the durable is said before it begins, and where it begins is known.
+
+    `seen`: the last message that the reader had of the stream before, and the fence it came with, if any; void when
+    the durable was moved since.
+    """
+    if reader is None:
+        return await place_of(core, selection, None, start if seen is None else seen[0] + 1)
+    now = await core.deliveries.read(selection.subject, reader.durable, 1)
+    if seen is not None:
+        start = seen[0] + 1 if seen[1] in {None, now.fence} else None
+    found = now.position + 1 if start is None else await resolve_start(core, selection.subject, start)
+    return Place(core, selection, reader, max(found, 1), now.fence)

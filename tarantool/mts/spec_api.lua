@@ -16,7 +16,7 @@ local txn = require('mts.txn')
 local F = schema.message
 local M = {}
 
-local LONGEST_SUBJECT, LONGEST_KEY = 240, 1024
+local LONGEST_KEY = 1024
 local MOST_HEADERS, MOST_HEADER_BYTES = 64, 16 * 1024
 
 function M.get_next_sequence()
@@ -48,9 +48,9 @@ function M.publish_message(subject, object_name, headers)
     if type(object_name) == 'table' then
         object_name, headers = nil, object_name
     end
-    if not subjects.is_name(subject) or #subject > LONGEST_SUBJECT then
+    if not subjects.is_name(subject) then
         settings.refuse('subject', ('must be 1 to %d of A-Z a-z 0-9 . _ -, starting with a letter or digit')
-            :format(LONGEST_SUBJECT))
+            :format(subjects.LONGEST))
     end
     object_name = schema.present(object_name)
     if object_name ~= nil and not (is_text(object_name) and #object_name <= LONGEST_KEY) then

@@ -6,9 +6,14 @@ local schema = require('mts.schema')
 local F = schema.subject
 local M = {}
 
--- May a subject be called this? For names that come from elsewhere than the path of a request.
+M.LONGEST = 240 -- of its name, with room behind it for the end of a dead-letter subject's
+local DEAD_LETTERS = '%.dlq$'
+
+-- May a subject be called this? For names that come from elsewhere than the path of a request, which takes the same:
+-- another could not be reached.
 function M.is_name(name)
-    return type(name) == 'string' and #name <= 255 and name:match('^%w[%w._-]*$') ~= nil
+    return type(name) == 'string' and name:match('^%w[%w._-]*$') ~= nil
+        and (#name <= M.LONGEST or #name:gsub(DEAD_LETTERS, '') <= M.LONGEST)
 end
 
 function M.find(name)

@@ -247,7 +247,7 @@ def test_a_bad_subscription_is_refused_before_it_begins(shelf: Shelf, accept: st
         assert refused.json["error"]["message"], query
 
 
-@pytest.mark.parametrize("seen", ["soon", "-1", TOO_LARGE, "1.5", "²"])
+@pytest.mark.parametrize("seen", ["soon", "-1", TOO_LARGE, "1.5", "1:", ":1", "1:2:3", "²"])
 def test_a_stream_cannot_go_on_behind_what_is_no_event(shelf: Shelf, seen: str) -> None:
     headers = {"accept": "text/event-stream", "last-event-id": quote(seen, safe="")}
     refused = shelf.live.api("GET", f"/v1/subjects/{shelf.subject}/subscribe", headers=headers, timeout=5)

@@ -28,7 +28,7 @@ class Stream:
             name, _, value = line.decode().partition(":")
             self.headers[name.lower()] = value.strip()
         self._text = b""
-        self.last_id: int | None = None
+        self.last_id: str | None = None
 
     def close(self) -> None:
         self._file.close()  # it would keep the connection open
@@ -50,7 +50,7 @@ class Stream:
             block, _, self._text = self._text.partition(b"\n\n")
             fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
             if "id" in fields:
-                self.last_id = int(fields["id"])
+                self.last_id = fields["id"]
             yield fields
 
     def events(self, count: int) -> list[Any]:
@@ -106,7 +106,7 @@ def test_messages_come_as_they_are_committed(live: Live, subject: str) -> None:
         for body in ("c", "d"):
             (sequence,) = fill(live, subject, body)
             assert sequences(events.events(1)) == [sequence]
-            assert events.last_id == sequence
+            assert events.last_id == str(sequence)
 
 
 def test_an_interrupted_stream_goes_on_behind_the_last_event(live: Live, subject: str) -> None:
@@ -139,6 +139,26 @@ def test_a_durable_streams_from_its_position_and_follows_a_seek(live: Live, subj
         durable.put(seek="first")
         assert sequences(events.events(2)) == given
     assert durable.now["lag"] == 2, "reading acks nothing"
+
+
+def test_a_stream_that_was_cut_off_before_a_seek_goes_on_where_the_seek_leads(live: Live, subject: str) -> None:
+    given = fill(live, subject, *"abcde")
+    durable = Durable(live, subject)
+    durable.put()
+    with stream(live, subject, "durable=billing") as events:
+        events.events(2)
+        seen = str(events.last_id)
+    sequence, fence = seen.split(":")
+    assert durable.post("ack", sequence=sequence, fence=int(fence)).status == 200
+    with stream(live, subject, "durable=billing", last_event_id=seen) as events:
+        assert sequences(events.events(3)) == given[2:], "nothing was moved yet"
+    durable.put(seek="first")
+    assert durable.post("ack", sequence=sequence, fence=int(fence)).code == "position_moved"
+    for query in ("durable=billing", "durable=billing&start=new"):
+        with stream(live, subject, query, last_event_id=seen) as events:
+            assert sequences(events.events(3)) == given[:3]
+    with stream(live, subject, "durable=billing", last_event_id=sequence) as events:
+        assert sequences(events.events(3)) == given[2:], "an id without a fence says nothing of a seek"
 
 
 def test_a_changed_filter_reaches_an_open_stream(live: Live, subject: str) -> None:

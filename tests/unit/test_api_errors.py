@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import grpc
 import pytest
 
-from minitoolstream.api.errors import HTTP_STATUS, STATUSES, answer_code, grpc_status
+from minitoolstream.api.errors import HTTP_STATUS, STATUSES, answer_code, error_response, grpc_status
 from minitoolstream.domain.errors import MtsError
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +48,18 @@ def test_every_grpc_status_is_one() -> None:
 def test_what_a_request_is_to_blame_for_is_in_the_answer(code: str, status: str, in_answer: int | None) -> None:
     error = MtsError(code, "what is wrong")
     assert (grpc_status(error), answer_code(error)) == (status, in_answer)
+
+
+def test_a_number_that_json_readers_would_round_is_a_string_in_details_too() -> None:
+    exact, large = 2**53, 2**53 + 1
+    details = {"watermark": large, "position": exact, "some": [large, {"sequence": large}], "at": 0.5, "resent": True}
+    shown = json.loads(error_response(MtsError("beyond_end", "too far", details)).body)["error"]["details"]
+    text = str(large)
+    assert shown == {
+        "watermark": text,
+        "position": exact,
+        "some": [text, {"sequence": text}],
+        "at": 0.5,
+        "resent": True,
+    }
+    assert shown["resent"] is True

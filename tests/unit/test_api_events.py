@@ -13,7 +13,7 @@ from minitoolstream.domain.errors import unavailable
 from minitoolstream.domain.pack import InlineMessage
 from minitoolstream.services.fetch_messages import Selection
 from minitoolstream.services.publish_batch import publish_batch
-from minitoolstream.services.read_messages import place_to_follow
+from minitoolstream.services.read_messages import Reading, place_to_follow
 from tests.core_kit import CoreKit, core_kit
 
 
@@ -102,6 +102,15 @@ async def test_a_stream_ends_when_the_host_stops(kit: CoreKit) -> None:
 async def test_the_same_page_is_encoded_once(kit: CoreKit, monkeypatch: pytest.MonkeyPatch) -> None:
     await publish(kit, b"1")
     place = await place_to_follow(kit.core, Selection("orders", 2), None, 1)
-    page = (await place.read()).page
-    first = events.events_of(page)
-    assert events.events_of(page) is first
+    reading = await place.read()
+    first = events.events_of(reading)
+    assert events.events_of(reading) is first
+
+
+async def test_the_ids_of_a_durable_carry_its_fence_also_on_a_page_that_others_read(kit: CoreKit) -> None:
+    await publish(kit, b"1")
+    reading = await (await place_to_follow(kit.core, Selection("orders", 2), None, 1)).read()
+    ids = [
+        events.events_of(Reading(reading.page, 0, fence)).split(b"\n", 1)[0].decode() for fence in (None, 7, 8, None)
+    ]
+    assert ids == ["id: 1", "id: 1:7", "id: 1:8", "id: 1"]

@@ -49,6 +49,24 @@ def test_every_way_to_publish_has_a_group_and_a_codec() -> None:
     assert (frames[1].group, frames[1].codec) == (None, None)
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate, gzip", "x" * 1000])
+def test_a_body_that_http_packed_is_refused_and_told_of_codecs(encoding: str) -> None:
+    for call, kind in (
+        (parse.inline_of, "text/plain"),
+        (parse.inline_of, JSON_MESSAGE),
+        (parse.batch_of, JSON_LINES),
+        (parse.batch_of, FRAMES),
+    ):
+        for header in ("Content-Encoding", "Transfer-Encoding"):
+            error = refusal(call, request(b"\x1f\x8b", {"content-type": kind, header.lower(): encoding}))
+            assert (error.code, error.details["field"]) == ("bad_request", header)
+            assert "X-Mts-Codec" in error.message
+            assert len(error.message) < 300
+    for plain in ("identity", "Identity", ""):
+        headers = {"content-encoding": plain, "transfer-encoding": "Chunked"}
+        assert parse.inline_of(request(b"x", headers)).data == b"x"
+
+
 def test_a_raw_bodys_group_is_utf_8() -> None:
     headers = {"x-mts-group": "grüße".encode().decode("latin-1")}
     assert parse.inline_of(request(b"x", headers)).group == "grüße"

@@ -166,7 +166,7 @@ async def test_there_is_no_message_where_none_was_committed() -> None:
     kit = core_kit()
     with pytest.raises(MtsError) as caught:
         await get_message(kit.core, 2**60)
-    assert (caught.value.code, caught.value.details) == ("not_found", {"sequence": str(2**60)})
+    assert (caught.value.code, caught.value.details) == ("not_found", {"sequence": 2**60})
 
 
 async def test_start_takes_numbers_and_words() -> None:

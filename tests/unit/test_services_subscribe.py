@@ -195,7 +195,7 @@ class Durable:
         kit.deliveries.answers["read"] = self.read
 
     async def read(self, subject: str, _durable: str, limit: int, **how: Any) -> DurablePage:
-        after, fence = how["after"] or (None, None)
+        after, fence = how.get("after") or (None, None)
         self.afters.append(after)
         start = max(after or 0 if fence in {None, self.fence} else 0, self.position) + 1
         page = await self.kit.metadata.get_messages(subject, start, limit, conditions=self.conditions)
@@ -291,7 +291,27 @@ async def test_what_is_wrong_with_a_durable_is_said_before_the_stream_begins(kit
     def unknown(*_: Any) -> None:
         raise MtsError("unknown_durable", "there is none")
 
-    kit.deliveries.answers["get_consumer"] = unknown
+    kit.deliveries.answers["read"] = unknown
     with pytest.raises(MtsError) as caught:
         await place_to_follow(kit.core, ORDERS, Reader("billing"), None)
     assert caught.value.code == "unknown_durable"
+
+
+async def test_a_seek_between_the_check_and_the_first_page_of_a_stream_is_followed(kit: CoreKit) -> None:
+    await publish(kit, b"1", b"2")
+    durable = Durable(kit)
+    durable.position = 2
+    place = await place_to_follow(kit.core, ORDERS, Reader("billing"), None)
+    durable.position, durable.fence = 0, 2
+    assert sequences(await place.read()) == [1, 2]
+
+
+async def test_a_stream_goes_on_behind_what_was_seen_unless_the_durable_was_moved_since(kit: CoreKit) -> None:
+    await publish(kit, b"1", b"2", b"3")
+    durable = Durable(kit)
+    begins = {}
+    for fence in (durable.fence, None, durable.fence - 1):
+        place = await place_to_follow(kit.core, ORDERS, Reader("billing"), "new", (2, fence))
+        assert place.fence == durable.fence
+        begins[fence] = sequences(await place.read())
+    assert begins == {durable.fence: [3], None: [3], durable.fence - 1: [1, 2, 3]}
