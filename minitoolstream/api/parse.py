@@ -42,8 +42,6 @@ from minitoolstream.domain.upload import UploadSpec
 _TRANSACTION = "x-mts-transaction-id"
 _TAKEN_WITH_JSON = frozenset({_TRANSACTION})
 _KEY = "idempotency-key"
-_ENCODINGS = ("content-encoding", "transfer-encoding")
-_PLAIN = frozenset({"identity", "chunked"})
 _MD5_LENGTH = 32
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
 
@@ -162,14 +160,13 @@ def inline_of(request: Request) -> InlineMessage:
 
 def _check_encoding(headers: Mapping[str, str]) -> None:
     """A body is stored as it came: what HTTP packed would be given to readers who are not told."""
-    for name in _ENCODINGS:
-        encoding = headers.get(name)
-        if encoding and encoding.lower() not in _PLAIN:
-            raise bad_request(
-                f"{name.title()} {encoding[:40]!r} is not taken: send the body as it is; that a payload is compressed "
-                "(gzip, zstd) is said by the header X-Mts-Codec, or by `codec` of a JSON message or an item of a batch",
-                field=name.title(),
-            )
+    encoding = headers.get("content-encoding")
+    if encoding and encoding.lower() != "identity":
+        raise bad_request(
+            f"Content-Encoding {encoding[:40]!r} is not taken: send the body as it is; that a payload is compressed "
+            "(gzip, zstd) is said by the header X-Mts-Codec, or by `codec` of a JSON message or of an item of a batch",
+            field="Content-Encoding",
+        )
 
 
 def _raw_inline(request: Request) -> InlineMessage:

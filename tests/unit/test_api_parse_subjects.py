@@ -57,14 +57,12 @@ def test_a_body_that_http_packed_is_refused_and_told_of_codecs(encoding: str) ->
         (parse.batch_of, JSON_LINES),
         (parse.batch_of, FRAMES),
     ):
-        for header in ("Content-Encoding", "Transfer-Encoding"):
-            error = refusal(call, request(b"\x1f\x8b", {"content-type": kind, header.lower(): encoding}))
-            assert (error.code, error.details["field"]) == ("bad_request", header)
-            assert "X-Mts-Codec" in error.message
-            assert len(error.message) < 300
+        error = refusal(call, request(b"\x1f\x8b", {"content-type": kind, "content-encoding": encoding}))
+        assert (error.code, error.details["field"]) == ("bad_request", "Content-Encoding")
+        assert "X-Mts-Codec" in error.message
+        assert len(error.message) < 300
     for plain in ("identity", "Identity", ""):
-        headers = {"content-encoding": plain, "transfer-encoding": "Chunked"}
-        assert parse.inline_of(request(b"x", headers)).data == b"x"
+        assert parse.inline_of(request(b"x", {"content-encoding": plain})).data == b"x"
 
 
 def test_a_raw_bodys_group_is_utf_8() -> None:
