@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from tests.e2e.emulator import KEY, REGION, Emulator
 from tests.servers import TarantoolServer
 
 _APPLY_WITHIN = 600
+_PERMISSION = re.compile(r"adding Lambda Permission \(([\w-]+)/([\w-]+)\)")
 _log = logging.getLogger("mts.deploy")
 
 
@@ -93,6 +95,18 @@ class Deployed:
         return self.terraform.run("plan", "-no-color", "-detailed-exitcode", codes=(0, 2))
 
 
+def unmake(emulator: Emulator, refusal: str) -> None:
+    """What the emulator has and terraform does not know of: the permissions that are named, or the API, whose resources
+    name themselves by ids alone. Made anew, it costs some seconds, and all else stays."""
+    permissions = set(_PERMISSION.findall(refusal))
+    for function, statement in permissions:
+        emulator.client("lambda").remove_permission(FunctionName=function, StatementId=statement)
+    if not permissions:
+        gateway = emulator.client("apigateway")
+        for api in gateway.get_rest_apis()["items"]:
+            gateway.delete_rest_api(restApiId=api["id"])
+
+
 def deploy(
     emulator: Emulator, tarantool: TarantoolServer, folder: Path, variables: Mapping[str, str] | None = None
 ) -> Deployed:
@@ -121,17 +135,15 @@ def deploy(
     }
     terraform.run("init", "-no-color")
     _log.info("terraform apply: a minute or two")
-    try:
-        terraform.run("apply", "-no-color", "-auto-approve")
-    except TerraformError as error:
-        # Under load the emulator has made a resource of the API whose making the provider then asked for again, and was
-        # refused. Made anew, the API costs some seconds, and all else stays.
-        if "ConflictException" not in str(error):
-            raise
-        _log.warning("the emulator refused a resource that it had made: the API is made anew")
-        gateway = emulator.client("apigateway")
-        for api in gateway.get_rest_apis()["items"]:
-            gateway.delete_rest_api(restApiId=api["id"])
-        terraform.run("apply", "-no-color", "-auto-approve")
+    for left in (2, 1, 0):
+        try:
+            terraform.run("apply", "-no-color", "-auto-approve")
+            break
+        except TerraformError as error:
+            # Under load the emulator has made a resource whose making the provider then asks for again, and is refused.
+            if "ConflictException" not in str(error) or not left:
+                raise
+            _log.warning("the emulator refused a resource that it had made: it is made anew")
+            unmake(emulator, str(error))
     stack = json.loads(terraform.run("output", "-json", "stack")[1])
     return Deployed(emulator, tarantool, terraform, stack, token)
