@@ -23,8 +23,8 @@ from minitoolstream.services.watch_peers import watch_peers
 from minitoolstream.services.write_together import Together
 
 AT_ONCE = 16
-"""Copies on their way. Each holds up to 8 MiB."""
-_LARGE_AT_ONCE = 4
+"""Copies on their way. Each holds up to 8 MiB, a large one twice as much."""
+_LARGE_AT_ONCE = 8
 _CONTENTS_AT_ONCE = 256
 _PAGE = 32
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
