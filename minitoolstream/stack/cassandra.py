@@ -91,9 +91,10 @@ def set_password(node: Node, password: str) -> None:
             cluster = Cluster([node.host], port=node.port, auth_provider=PlainTextAuthProvider(USER, known))
             try:
                 session = cluster.connect()
-                if known != password:
-                    session.execute(f"ALTER ROLE {USER} WITH PASSWORD = '{password}'")  # hex
-                return
+                if known == password:
+                    return
+                # Who has just come in is remembered with the old one for two seconds, and others are refused so long.
+                session.execute(f"ALTER ROLE {USER} WITH PASSWORD = '{password}'")  # hex
             except NoHostAvailable:
                 if time.monotonic() > deadline:
                     raise MtsError("start_failed", "Cassandra lets nobody in", {"log": ""}) from None
