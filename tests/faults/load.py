@@ -188,7 +188,7 @@ class Reader(Threads):
             try:
                 self._read_on()
             except NO_ANSWER:
-                time.sleep(0.05)
+                self.stopped.wait(0.05)
 
     def _read_on(self) -> bool:
         answer = self._live.api("GET", f"{self._path}{self._next}", timeout=10)

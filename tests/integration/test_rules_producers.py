@@ -169,6 +169,15 @@ def test_a_new_session_aborts_open_tickets_of_the_old_one_and_keeps_what_is_stor
     assert new["last_seqno"] == 2
 
 
+def must_be_fenced(live: Live, subject: str, seqno: int, epoch: int) -> None:
+    announced = {"size": 1, "producer_id": "p", "seqno": seqno, "epoch": epoch}
+    for answer in (
+        named(live, subject, b"zombie", seqno, x_mts_epoch=str(epoch)),
+        live.api("POST", f"/v1/subjects/{subject}/uploads", announced),
+    ):
+        assert (answer.status, answer.code) == (409, "producer_fenced")
+
+
 def test_a_zombie_of_a_deleted_subject_cannot_publish_to_the_one_made_again(live: Live, subject: str) -> None:
     old = session(live, subject)["epoch"]
     assert named(live, subject, b"old", 5, x_mts_epoch=str(old)).status == 201
@@ -176,12 +185,7 @@ def test_a_zombie_of_a_deleted_subject_cannot_publish_to_the_one_made_again(live
     new = session(live, subject)["epoch"]
     assert named(live, subject, b"1", 1, x_mts_epoch=str(new)).status == 201
 
-    announced = {"size": 1, "producer_id": "p", "seqno": 6, "epoch": old}
-    for answer in (
-        named(live, subject, b"zombie", 6, x_mts_epoch=str(old)),
-        live.api("POST", f"/v1/subjects/{subject}/uploads", announced),
-    ):
-        assert (answer.status, answer.code) == (409, "producer_fenced")
+    must_be_fenced(live, subject, 6, old)
     assert named(live, subject, b"2", 2, x_mts_epoch=str(new)).status == 201
     assert [live.payload(message) for message in live.messages(subject)] == [b"1", b"2"]
 
@@ -192,12 +196,7 @@ def test_a_zombie_cannot_publish_in_any_way(live: Live, subject: str) -> None:
     new = session(live, subject)["epoch"]
 
     assert live.put(ticket, b"zombie").status == 200, "the store knows of no epochs"
-    announced = {"size": 1, "producer_id": "p", "seqno": 2, "epoch": old}
-    for answer in (
-        named(live, subject, b"zombie", 2, x_mts_epoch=str(old)),
-        live.api("POST", f"/v1/subjects/{subject}/uploads", announced),
-    ):
-        assert (answer.status, answer.code) == (409, "producer_fenced")
+    must_be_fenced(live, subject, 2, old)
     assert named(live, subject, b"alive", 2, x_mts_epoch=str(new)).status == 201
     assert named(live, subject, b"from the future", 3, x_mts_epoch=str(new + 1)).status == 400
 
