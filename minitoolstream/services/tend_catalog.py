@@ -47,13 +47,14 @@ async def _reconcile(core: Core) -> Mapping[str, int]:
     return (await reconcile_copies(core)).counts()
 
 
-DUTIES: Mapping[str, Duty] = {
-    "follow": _where_there_are_peers(_follow),
-    "forget": _where_there_are_peers(_forget),
-    "unpin": _where_there_are_peers(_expire),
-    "batches": _where_there_are_peers(_batch),
-    "copies": _where_there_are_peers(_reconcile),
+_ALL: Mapping[str, Duty] = {
+    "follow": _follow,
+    "forget": _forget,
+    "unpin": _expire,
+    "batches": _batch,
+    "copies": _reconcile,
 }
+DUTIES: Mapping[str, Duty] = {name: _where_there_are_peers(duty) for name, duty in _ALL.items()}
 """Each ends by itself, and is safe to run many times at once."""
 
 
