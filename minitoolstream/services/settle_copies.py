@@ -14,7 +14,7 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
 from minitoolstream.domain.placement import LONGEST_PAUSE, Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
-from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources
+from minitoolstream.services.copy_content import PART, copy_content, key_of, peer_name, sources
 from minitoolstream.services.core import Core
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
@@ -82,6 +82,8 @@ class Content:
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, MtsError] = field(default_factory=dict)
     wanted: frozenset[str] = _NONE
+    under_way: frozenset[str] = _NONE
+    """Where the placement says `in_progress`."""
     changed: bool = False
     """Somebody has changed the pin since it was read."""
 
@@ -110,15 +112,24 @@ class Content:
         return self._set("actual")
 
     def begin(self) -> tuple[list[Change], list[Change]]:
-        """Two steps to be written before it is settled: where it shall be, and where copies may be from now on, so that
-        whoever dies leaves none that no row names; then the same by peer, which the end writes, too."""
+        """Two steps to be written before it is settled: where it shall be, so that whoever dies leaves no copy that no
+        row names, and where large copies are under way; then the rows by peer, which the end writes, too."""
         self.wanted = desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
-        before, missing = self._set("desired"), self.wanted - self._held
+        before = self._set("desired")
         rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
         placement = rows[0] if rows else Put(PLACEMENTS, self._key)
-        if marks := missing | (before - self.wanted if rows else _NONE):
+        self.under_way = self._set("in_progress")
+        marks = self.wanted - self._held - self.under_way if self._takes_long else _NONE
+        if marks:
+            marks |= (placement.plus or {}).get("in_progress", _NONE)
             placement = replace(placement, plus={**(placement.plus or {}), "in_progress": marks})
+            self.under_way |= marks
         return [placement] if rows or marks else [], [*rows[1:]]
+
+    @property
+    def _takes_long(self) -> bool:
+        """A copy in one request is there before anybody could see that it is under way."""
+        return self._size is None or self._size > PART
 
     async def settle(self) -> None:
         """What `begin` told has been written."""
@@ -225,7 +236,10 @@ class Content:
             row["size"] = size
         changed = {"actual": made, "failed": failed}
         there = made | (wanted & have & self._set("in_progress"))  # also where it was not wanted for a while
-        over = {"in_progress": there | failed | gone, "failed": (made | gone) & self._set("failed")}
+        over = {
+            "in_progress": ((there | failed) & self.under_way) | gone,
+            "failed": (made | gone) & self._set("failed"),
+        }
         placement = Put(
             PLACEMENTS,
             {**self._key, **row, "updated_at": self.now},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -11,7 +12,9 @@ from typing import Self
 from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
-_UNDER_WAY = 4
+_UNDER_WAY = 2
+_EVERY = 0.05
+"""Seconds from one beginning to the next: what wakes an engine for a few rows costs it more than they do."""
 _MOST = 500
 """Changes that are written at once."""
 _Steps = Sequence[Sequence[Change]]
@@ -26,6 +29,7 @@ class Together:
         self._store = store
         self._waiting: deque[tuple[_Steps, asyncio.Future[None]]] = deque()
         self._writing: set[asyncio.Task[None]] = set()
+        self._begins = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -47,7 +51,11 @@ class Together:
 
     async def _write(self) -> None:
         while self._waiting:
-            calls, callers = self._next()
+            if (pause := self._begins - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+                continue
+            self._begins = time.monotonic() + _EVERY
+            calls, callers = self._take()
             steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
             try:
                 await self._store.write_in_order(steps)
@@ -60,7 +68,7 @@ class Together:
                     if not caller.done():
                         caller.set_result(None)
 
-    def _next(self) -> tuple[list[_Steps], list[asyncio.Future[None]]]:
+    def _take(self) -> tuple[list[_Steps], list[asyncio.Future[None]]]:
         calls: list[_Steps] = []
         callers: list[asyncio.Future[None]] = []
         count = 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess  # nosec B404
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from minitoolstream.domain.errors import MtsError
 
 _POLL = 0.02
 _TAIL_LINES = 20
+_PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
 
 
 class ProcessId(msgspec.Struct, frozen=True):
@@ -33,13 +35,15 @@ class ProcessId(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to run. `environ` is added to the caller's environment; it holds secrets, so it is never shown."""
+    """What to run. `environ` is added to the caller's environment; it holds secrets, so it is never shown.
+    `timer_slack`: by how many seconds its sleeps may be longer; the kernel's 50 us if it is None."""
 
     name: str
     command: Sequence[str]
     log: Path
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     folder: Path | None = None
+    timer_slack: float | None = None
 
 
 def start(launch: Launch) -> ProcessId:
@@ -47,15 +51,16 @@ def start(launch: Launch) -> ProcessId:
     launch.log.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(launch.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        child = subprocess.Popen(  # nosec B603
-            list(launch.command),
-            stdin=subprocess.DEVNULL,
-            stdout=handle,
-            stderr=handle,
-            env={**os.environ, **launch.environ},
-            cwd=launch.folder,
-            start_new_session=True,
-        )
+        with _timer_slack(launch.timer_slack):
+            child = subprocess.Popen(  # nosec B603
+                list(launch.command),
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=handle,
+                env={**os.environ, **launch.environ},
+                cwd=launch.folder,
+                start_new_session=True,
+            )
     except OSError as error:
         raise MtsError("start_failed", f"{launch.name} cannot be started: {error}") from error
     finally:
@@ -64,6 +69,21 @@ def start(launch: Launch) -> ProcessId:
     child.returncode = 0
     stat = _stat(child.pid)
     return ProcessId(child.pid, stat.started if stat else 0, _boot_id())
+
+
+@contextlib.contextmanager
+def _timer_slack(seconds: float | None) -> Iterator[None]:
+    """Of this thread; what it starts inherits it."""
+    if seconds is None:
+        yield
+        return
+    prctl = ctypes.CDLL(None).prctl
+    before = prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
+    prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(int(seconds * 1e9)), 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(before), 0, 0, 0)
 
 
 def wait_until_ready(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -109,6 +110,16 @@ def test_output_is_appended_to_a_log_only_its_owner_reads(launch: Launch) -> Non
         wait_gone(process, 10)
     assert tail(launch.log) == ["first", "second"]
     assert launch.log.stat().st_mode & 0o777 == 0o600
+
+
+def test_sleeps_of_a_process_may_be_longer_and_those_of_who_starts_it_stay_as_they_are(launch: Launch) -> None:
+    command = ["cat", "/proc/self/timerslack_ns"]
+    own = Path(f"/proc/{threading.get_native_id()}/timerslack_ns")
+    before = own.read_text()
+    process = start(replace(launch, command=command, timer_slack=0.0005))
+    assert wait_gone(process, 10)
+    assert launch.log.read_text() == "500000\n"
+    assert own.read_text() == before
 
 
 def test_a_process_that_dies_while_starting_is_an_error_with_the_end_of_this_run_s_log(launch: Launch) -> None:

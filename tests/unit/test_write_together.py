@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ MOST = 20
 @pytest.fixture(autouse=True)
 def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_together, "_MOST", MOST)
+    monkeypatch.setattr(write_together, "_EVERY", 0.001)
 
 
 class Slow:
@@ -59,6 +61,25 @@ async def test_what_comes_while_others_are_written_shares_a_batch() -> None:
     assert sorted(name for batch in store.batches for name in batch) == sorted(map(str, range(100)))
     assert max(map(len, store.batches)) == MOST
     assert len(store.batches) <= 10
+
+
+async def test_a_write_begins_at_once_and_the_next_a_moment_later_with_all_that_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(write_together, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    store: Any = Slow()
+    store.go_on.set()
+    together = Together(store)
+    await together.write(changes("alone"))
+    tasks = await started(together, changes("one"))
+    for _ in range(5):
+        await asyncio.sleep(0.002)
+    tasks += await started(together, changes("two"))
+    assert store.batches == [["alone"]]
+    clock.now += 0.001
+    await asyncio.gather(*tasks)
+    assert store.batches == [["alone"], ["one", "two"]]
 
 
 async def test_changes_of_one_call_are_never_split() -> None:

@@ -21,8 +21,9 @@ _BATCH_BYTES = 3 * KIB
 """Of several partitions in one batch: servers warn of 5 KiB with what they add, and refuse 50."""
 _PARTITIONS_IN_A_BATCH = 8
 """A server writes them one after the other, and waits for its log each time: more are sent side by side."""
-_KEYS_AT_ONCE = 32
-"""Rows that one statement asks for: each costs less than a statement of its own, and few nodes are waited for."""
+_KEYS_AT_ONCE = 16
+"""Rows that one statement asks for: each costs less than a statement of its own, and few nodes are waited for. In each
+partition all of them are looked for."""
 
 
 class CqlCatalog:
