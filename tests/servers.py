@@ -140,7 +140,7 @@ class CassandraServer(Server):
 
 
 def start_cassandra(folder: Path, node: cassandra.Node | None = None) -> CassandraServer:
-    """Without passwords, and with little memory."""
+    """Without passwords and with little memory, unless `node` says otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
     jars = find_cassandra()
     assert jars, "Cassandra is missing: these tests need it; `make test` gets it"

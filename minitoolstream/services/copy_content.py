@@ -30,6 +30,11 @@ _MESSAGES_ASKED = 16
 _TYPE = "application/octet-stream"
 
 
+def takes_long(size: int | None) -> bool:
+    """One that goes in a single request is most often there before anybody looks."""
+    return size is None or size > PART
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Bytes of a content. `size` is None where it must be asked for."""

@@ -14,7 +14,7 @@ from minitoolstream.domain.errors import MtsError, unavailable
 from minitoolstream.domain.pin import Pin
 from minitoolstream.domain.placement import LONGEST_PAUSE, Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
-from minitoolstream.services.copy_content import PART, copy_content, key_of, peer_name, sources
+from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources, takes_long
 from minitoolstream.services.core import Core
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
@@ -83,7 +83,7 @@ class Content:
     problems: dict[str, MtsError] = field(default_factory=dict)
     wanted: frozenset[str] = _NONE
     under_way: frozenset[str] = _NONE
-    """Where the placement says `in_progress`."""
+    """Where the placement says `in_progress`, of what was wanted when it was read."""
     changed: bool = False
     """Somebody has changed the pin since it was read."""
 
@@ -119,17 +119,12 @@ class Content:
         rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
         placement = rows[0] if rows else Put(PLACEMENTS, self._key)
         self.under_way = self._set("in_progress")
-        marks = self.wanted - self._held - self.under_way if self._takes_long else _NONE
+        marks = self.wanted - self._held - self.under_way if takes_long(self._size) else _NONE
         if marks:
-            marks |= (placement.plus or {}).get("in_progress", _NONE)
-            placement = replace(placement, plus={**(placement.plus or {}), "in_progress": marks})
+            plus = placement.plus or {}
+            placement = replace(placement, plus={**plus, "in_progress": marks | plus.get("in_progress", _NONE)})
             self.under_way |= marks
         return [placement] if rows or marks else [], [*rows[1:]]
-
-    @property
-    def _takes_long(self) -> bool:
-        """A copy in one request is there before anybody could see that it is under way."""
-        return self._size is None or self._size > PART
 
     async def settle(self) -> None:
         """What `begin` told has been written."""

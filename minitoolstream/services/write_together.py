@@ -21,7 +21,7 @@ _Steps = Sequence[Sequence[Change]]
 
 
 class Together:
-    """What comes while others are being written goes with the next. Steps of one call keep their order, and are there
+    """What comes while others are being written, or a moment after they began, goes with the next. Steps of one call keep their order, and are there
     when it returns, as with the store's own `write_in_order`. Nothing is written any more behind its end as a context,
     also of what callers did not wait for."""
 
@@ -29,7 +29,7 @@ class Together:
         self._store = store
         self._waiting: deque[tuple[_Steps, asyncio.Future[None]]] = deque()
         self._writing: set[asyncio.Task[None]] = set()
-        self._begins = 0.0
+        self._not_before = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,10 +51,10 @@ class Together:
 
     async def _write(self) -> None:
         while self._waiting:
-            if (pause := self._begins - time.monotonic()) > 0:
+            if (pause := self._not_before - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
                 continue
-            self._begins = time.monotonic() + _EVERY
+            self._not_before = time.monotonic() + _EVERY
             calls, callers = self._take()
             steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
             try:

@@ -36,7 +36,7 @@ class ProcessId(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to run. `environ` is added to the caller's environment; it holds secrets, so it is never shown.
-    `timer_slack`: by how many seconds its sleeps may be longer; the kernel's 50 us if it is None."""
+    `timer_slack`: by how many seconds its sleeps may be longer; as many as its starter's if it is None."""
 
     name: str
     command: Sequence[str]

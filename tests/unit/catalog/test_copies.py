@@ -159,6 +159,25 @@ async def test_a_large_content_goes_in_parts(kit: CatalogKit, monkeypatch: pytes
     assert not kit.peers.stores[peer].multiparts
 
 
+@pytest.mark.parametrize(("part", "marked"), [(4, True), (len(BODY), False)])
+async def test_a_copy_in_parts_is_said_to_be_under_way_and_one_in_a_request_is_not(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, part: int, marked: bool
+) -> None:
+    monkeypatch.setattr(copy_content, "PART", part)
+    copy, seen = copy_content.copy_content, []
+
+    async def look_and_copy(*args: Any) -> int:
+        seen.append((await placement(kit))["in_progress"])
+        return await copy(*args)
+
+    monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", look_and_copy)
+    await published(kit)
+    await run(kit)
+    assert len(holders(kit)) == 2
+    assert seen == [holders(kit) if marked else frozenset()] * 2
+    assert not (await placement(kit))["in_progress"]
+
+
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_content, "PART", 4)
     kit.kit.payloads.client_put("m/bad", b"other byte")
