@@ -21,9 +21,9 @@ _Steps = Sequence[Sequence[Change]]
 
 
 class Together:
-    """What comes while others are being written, or a moment after they began, goes with the next. Steps of one call keep their order, and are there
-    when it returns, as with the store's own `write_in_order`. Nothing is written any more behind its end as a context,
-    also of what callers did not wait for."""
+    """What comes while others are being written, or a moment after they began, goes with the next. Steps of one call
+    keep their order, and are there when it returns, as with the store's own `write_in_order`. Nothing is written any
+    more behind its end as a context, also of what callers did not wait for."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
