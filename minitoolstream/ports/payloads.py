@@ -97,7 +97,8 @@ class PayloadStore(Protocol):
         """At most so many of its first bytes, and the size of all; MtsError `payload_missing` when it is not there."""
 
     async def find(self, name: str) -> ObjectInfo | None:
-        """Ask by listing, which answers while a PUT on the key is still running (rule 10)."""
+        """Answers, if only after a second, while a PUT on the key is still running (rule 10). MtsError when there is no
+        bucket: nothing is said of its objects then."""
 
     async def about(self, name: str) -> ObjectAbout | None:
         """None when there is no such object."""

@@ -143,8 +143,20 @@ async def test_a_read_is_tried_once_more() -> None:
     listing = b"<ListBucketResult>" + entry + b"</ListBucketResult>"
     for trouble in (None, (503, error("SlowDown"))):
         async with store_that_says(trouble, (200, listing)) as (store, answers):
-            assert await store.find("a") == ObjectInfo("a", 1, "e")
+            assert await store.list_after("a", "", 1) == [ObjectInfo("a", 1, "e")]
             assert len(answers.asked) == 2
+
+
+async def test_an_object_that_is_not_there_is_known_without_a_listing() -> None:
+    async with store_that_says((404, error("NoSuchKey"))) as (store, answers):
+        assert await store.find("a") is None
+    assert answers.asked == ["HEAD", "GET"]
+
+
+async def test_a_404_without_words_does_not_say_that_an_object_is_missing() -> None:
+    async with store_that_says((404, b"<html>not here")) as (store, _):
+        with pytest.raises(MtsError):
+            await store.find("a")
 
 
 @pytest.mark.parametrize(

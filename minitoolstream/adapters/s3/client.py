@@ -14,7 +14,7 @@ from minitoolstream.adapters.s3.signer import metadata_headers, range_header, si
 from minitoolstream.adapters.s3.sigv4 import SigV4
 from minitoolstream.config import Settings
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.net.http1 import HttpClient
+from minitoolstream.net.http1 import HttpClient, HttpResponse
 from minitoolstream.ports import Metrics, ObjectAbout, ObjectInfo, StoredPart
 
 METADATA_PREFIX = "x-amz-meta-"
@@ -82,6 +82,15 @@ class S3Payloads:
         return response.body, int(size)
 
     async def find(self, name: str) -> ObjectInfo | None:
+        response = await self._head(name, retry=True)
+        if response is not None and response.status == 200:
+            size, etag = response.headers.get("content-length"), response.headers.get("etag")
+            if size is None or etag is None:
+                raise unavailable("what answers is no object store")
+            return ObjectInfo(name, int(size), etag.strip('"'))
+        if response is not None and await self._is_missing(name):
+            return None
+        # It answers while a PUT is running; but for a key that is not there, MinIO reads the whole folder.
         found, _ = await self._list(name, "", 1)
         return found[0] if found and found[0].name == name else None
 
@@ -89,7 +98,7 @@ class S3Payloads:
         response = await self._requests.send("HEAD", name, accept=(200, 404), retry=True)
         if response.status == 404:
             return None
-        headers = {key.lower(): value for key, value in response.headers.items()}
+        headers = response.headers
         metadata = {
             key.removeprefix(METADATA_PREFIX): value
             for key, value in headers.items()
@@ -99,7 +108,7 @@ class S3Payloads:
         return ObjectAbout(int(headers["content-length"]), headers.get("content-type", ""), modified, metadata)
 
     async def is_being_written(self, name: str) -> bool:
-        return await self._look(name) is None
+        return await self._head(name) is None
 
     async def list_after(self, prefix: str, start_after: str, limit: int) -> list[ObjectInfo]:
         found: list[ObjectInfo] = []
@@ -117,7 +126,8 @@ class S3Payloads:
 
         async def look(name: str) -> int | None:
             async with at_once:
-                return await self._look(name)
+                response = await self._head(name)
+            return response.status if response is not None else None
 
         seen = dict(zip(names, await asyncio.gather(*map(look, names)), strict=True))
         there = [name for name, status in seen.items() if status == 200]
@@ -205,13 +215,26 @@ class S3Payloads:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _look(self, name: str) -> int | None:
-        """200, 404, or None while a PUT holds the key's lock."""
+    async def _head(self, name: str, *, retry: bool = False) -> HttpResponse | None:
+        """Of status 200 or 404; None while a PUT holds the key's lock."""
         try:
-            response = await self._requests.send("HEAD", name, accept=(200, 404), timeout=LOCKED_AFTER)
+            return await self._requests.send("HEAD", name, accept=(200, 404), retry=retry, timeout=LOCKED_AFTER)
         except StoreSilent:
             return None
-        return response.status
+
+    async def _is_missing(self, name: str) -> bool:
+        """Said with words: the 404 of a HEAD may be that of the bucket. False where it has come meanwhile."""
+        try:
+            first = {"Range": range_header(0, 0)}
+            accept = (200, 206, 404, 416)
+            response = await self._requests.send(
+                "GET", name, headers=first, accept=accept, retry=True, timeout=LOCKED_AFTER
+            )
+        except StoreSilent:
+            return False
+        if response.status == 404:
+            self._must_be(response.body, "NoSuchKey")
+        return response.status == 404
 
     async def _delete(self, names: Sequence[str]) -> list[str]:
         body = xml.delete_request(names)
