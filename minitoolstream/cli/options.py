@@ -15,7 +15,7 @@ from minitoolstream.cli.output import note
 from minitoolstream.client import Client, MtsError
 from minitoolstream.config import load_settings
 from minitoolstream.domain.limits import MAX_SEQUENCE
-from minitoolstream.setting_values import duration, size
+from minitoolstream.setting_values import duration, region, size
 
 _RETRY_SECONDS = 5.0
 """A person waits, and can run the command again."""
@@ -47,17 +47,26 @@ class SequenceType(click.IntRange):
 
 
 @contextmanager
-def open_client(region: str | None = None) -> Iterator[Client]:
+def open_client(where: str | None = None) -> Iterator[Client]:
     settings = load_settings()
-    if region is not None:
-        settings = settings.with_values(client__region=region)
+    if where is not None:
+        settings = settings.with_values(client__region=where)
     for warning in settings.warnings:
         note(f"warning: {warning}")
     with Client.from_settings(settings, retry_for=_RETRY_SECONDS) as client:
         yield client
 
 
-region_option = click.option("--region", help="Where you are: URLs lead to the nearest copy (setting client.region).")
+def _region(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    try:
+        return value if value is None else region(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+region_option = click.option(
+    "--region", callback=_region, help="Where you are: URLs lead to the nearest copy (setting client.region)."
+)
 
 
 def has_subject(client: Client, subject: str) -> bool:

@@ -55,7 +55,7 @@ class Transport:
         self.urls = tuple(_checked(url) for url in urls)
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         if region is not None:
-            self._authorization["x-mts-region"] = next(iter(check_zones([region])))
+            self._authorization["x-mts-region"] = next(iter(check_zones([region], "region")))
         self._current = secrets.randbelow(len(self.urls))  # so that clients spread over the hosts
 
     @property

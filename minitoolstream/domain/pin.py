@@ -217,9 +217,9 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
         raise bad_request(f"metadata: names are not empty and do not begin with {RESERVED}", field="metadata")
 
 
-def check_zones(zones: Collection[str]) -> frozenset[str]:
+def check_zones(zones: Collection[str], field: str = "zones") -> frozenset[str]:
     if len(zones) > MAX_ZONES or any(not _ZONE.match(zone) for zone in zones):
-        raise bad_request(f"zones: at most {MAX_ZONES} names of letters, digits, . _ -", field="zones")
+        raise bad_request(f"{field}: at most {MAX_ZONES} names of letters, digits, . _ -", field=field)
     return frozenset(zones)
 
 

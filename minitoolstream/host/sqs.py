@@ -61,7 +61,7 @@ class Poller:
                 pause = 0.0
             except Exception as error:
                 pause = min(MAX_PAUSE, pause * 2 or 0.5)
-                log.warning("the queue cannot be read, trying again in %.1f s: %s", pause, type(error).__name__)
+                log.warning("the queue cannot be read, trying again in %.1f s: %s", pause, _kind(error))
                 await asyncio.sleep(pause)
 
     async def poll(self) -> int:
@@ -105,3 +105,9 @@ class Poller:
         loop = asyncio.get_running_loop()
         answer: dict[str, Any] = await loop.run_in_executor(self._thread, partial(function, **arguments))
         return answer
+
+
+def _kind(error: Exception) -> str:
+    """What the queue calls it; its words may show more than a log should."""
+    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+    return f"{type(error).__name__} {code}".rstrip()

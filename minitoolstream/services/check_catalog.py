@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEMENTS, REFS, TTL_QUEUE, Table
+from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEMENTS, REFS, STATS, TTL_QUEUE, Table
 from minitoolstream.domain.cid import Cid, read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import NOBODY, Pin, day_of, pin_of, ttl_bucket
@@ -178,6 +178,8 @@ class _Check:
                 row = {**pin.cid.columns, "drift_detected": True}
                 lost = Put(PLACEMENTS, row, minus={"actual": frozenset({peer})})
                 await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)
+                if self._mend and placement["size"]:
+                    await self._core.catalog.add(STATS, (f"peer/{peer}", "bytes"), {"value": -placement["size"]})
 
     async def _still_counted(self, pin: Pin, peer: str) -> bool:
         placement = await self._core.catalog.get(PLACEMENTS, pin.key)

@@ -98,6 +98,7 @@ def _user_policy(bucket: str, queue_arn: str) -> dict[str, Any]:
             "Action": [
                 "sqs:ReceiveMessage",
                 "sqs:DeleteMessage",
+                "sqs:DeleteMessageBatch",  # AWS asks for the permission above in both cases, the emulator does not
                 "sqs:ChangeMessageVisibility",
                 "sqs:GetQueueAttributes",
                 "sqs:GetQueueUrl",

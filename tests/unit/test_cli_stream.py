@@ -55,6 +55,13 @@ def test_publish_a_file_and_get_it_back(mts: Mts, host: FakeHost, tmp_path: Path
     assert (tmp_path / "copy.mp4").read_bytes() == b"a film"
 
 
+@pytest.mark.parametrize("region", ["", "Foo Bar"])
+def test_a_region_that_is_none_is_a_usage_error(mts: Mts, region: str) -> None:
+    result = mts("fetch", "orders", "--region", region)
+    assert result.exit_code == 2
+    assert f"{region!r} is not a region; write one like us-east-1" in result.stderr
+
+
 def test_publish_a_text(mts: Mts, host: FakeHost) -> None:
     result = mts("publish", "orders", "--data", "hello", "--content-type", "text/markdown", "--json")
     assert json.loads(result.stdout) == {"state": "committed", "sequence": 1, "partition": 0, "offset": 0}

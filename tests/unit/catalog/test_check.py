@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from minitoolstream.domain.catalog_tables import PEERS, QUEUE
+from minitoolstream.domain.catalog_tables import PEERS, QUEUE, STATS
 from minitoolstream.domain.pin import Wish
 from minitoolstream.ports.catalog import Delete, Put
 from minitoolstream.services.check_catalog import Finding, check_catalog
@@ -121,3 +121,16 @@ async def test_a_peer_that_cannot_be_listed_is_told(kit: CatalogKit) -> None:
     kit.peers.stores["us"].down = True
     (found,) = (await check_catalog(kit.core, deep=True)).found
     assert (found.kind, found.about[:4]) == ("peer not reached", "us: ")
+
+
+async def test_a_copy_that_was_lost_and_made_again_is_counted_once(kit: CatalogKit) -> None:
+    await published(kit)
+    await run(kit)
+    peer = min(holders(kit))
+    del kit.peers.stores[peer].objects[key_of(CID)]
+    assert [one.kind for one in (await check_catalog(kit.core, deep=True, mend=True)).found] == ["copy missing"]
+    await run(kit)
+    assert peer in holders(kit)
+    counted = await kit.store.get(STATS, (f"peer/{peer}", "bytes"))
+    assert counted is not None
+    assert counted["value"] == len(BODY)
