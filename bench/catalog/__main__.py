@@ -243,7 +243,7 @@ def peers_of(folder: Path, servers: dict[str, MinioServer]) -> Settings:
     return load_settings(environ, cwd=folder)
 
 
-async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load) -> None:
+async def measure(folder: Path, only: Sequence[str], sizes: Sequence[int], *, quick: bool, load: Load) -> None:
     # The load may go on in a later run: its engine stays where it is.
     node = cassandra.Node("127.0.0.1", free_port(), free_port(), heap=HEAP, password=False)
     engine = start_cassandra((load.folder if "load" in only else folder) / "cassandra", node)
@@ -273,11 +273,11 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             await bench.warm_up(2_000 if quick else WARM)
             await bench.kit.store.close()
             bench.kit, _ = await kit_of("copies")
-            await _copies(bench, folder, servers, "on Cassandra")
+            await _copies(bench, folder, servers, sizes, "on Cassandra")
             await bench.kit.store.close()
         if "copies-sqlite" in only:
             bench.kit = catalog_kit(folder)
-            await _copies(bench, folder, servers, "on SQLite")
+            await _copies(bench, folder, servers, sizes, "on SQLite")
             await bench.kit.store.close()
         await kit.store.close()
     finally:
@@ -285,15 +285,18 @@ async def measure(folder: Path, only: Sequence[str], *, quick: bool, load: Load)
             server.kill()
 
 
-async def _copies(bench: Bench, folder: Path, servers: dict[str, MinioServer], engine: str) -> None:
+async def _copies(
+    bench: Bench, folder: Path, servers: dict[str, MinioServer], sizes: Sequence[int], engine: str
+) -> None:
     a = servers["a"]
     peers = S3Peers(peers_of(folder, servers))
     messages = S3Payloads(SigV4(a.endpoint, "messages", a.region, *keys_of(a)))
     bench.kit.core.peers, bench.kit.core.payloads = peers, messages
-    await bench.copies(peers, servers, 10 * KIB, f"10 KiB, {engine}")
-    await bench.copies(peers, servers, 10 * KIB, f"10 KiB from a peer, {engine}", from_peer=True)
-    await bench.copies(peers, servers, MIB, f"1 MiB, {engine}")
-    await bench.copies(peers, servers, 16 * MIB, f"16 MiB, {engine}")
+    for size in sizes:
+        label = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+        await bench.copies(peers, servers, size, f"{label}, {engine}")
+        if size == 10 * KIB:
+            await bench.copies(peers, servers, size, f"{label} from a peer, {engine}", from_peer=True)
     await messages.close()
     await peers.close()
 
@@ -327,6 +330,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.catalog", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; nothing is kept")
     parser.add_argument("--only", choices=PARTS, action="append", help="some of what is measured; all by default")
+    parser.add_argument(
+        "--size",
+        type=int,
+        action="append",
+        help="copies of so many KiB alone",
+        choices=[size // KIB for size in COUNTS],
+    )
     parser.add_argument("--pins", type=int, default=1_000_000, help="how many are loaded")
     parser.add_argument("--folder", type=Path, help="a load of several runs lies here")
     parser.add_argument("--seconds", type=float, default=math.inf, help="load so long; the next run goes on")
@@ -336,7 +346,8 @@ def main() -> None:
     gc.set_threshold(1_000, 10, 500)  # as host/worker.py, for all sides
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(measure(folder, given.only or PARTS, quick=given.quick, load=load))
+            sizes = [size * KIB for size in given.size or ()] or list(COUNTS)
+            runner.run(measure(folder, given.only or PARTS, sizes, quick=given.quick, load=load))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -177,7 +177,7 @@ class _Check:
             if not fits and await self._still_counted(pin, peer):
                 row = {**pin.cid.columns, "drift_detected": True}
                 lost = Put(PLACEMENTS, row, minus={"actual": frozenset({peer})})
-                await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._now)], peer)
+                await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._core.wall())], peer)
                 if self._mend and placement["size"]:
                     await self._core.catalog.add(STATS, (f"peer/{peer}", "bytes"), {"value": -placement["size"]})
 

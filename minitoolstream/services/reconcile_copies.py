@@ -28,7 +28,6 @@ _LARGE_AT_ONCE = 8
 _CONTENTS_AT_ONCE = 256
 _PAGE = 32
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
-_LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
 
 
 @dataclass(slots=True)
@@ -41,7 +40,11 @@ class _Share:
     ends: float = 0.0
 
     async def take(self) -> None:
-        """Of slices in which something is due; then, those that it has, for longer."""
+        """Of slices in which something is due; then, those that it has, for longer. What has lapsed is given up for
+        good: another may have had it since, and what was read before is not so any more."""
+        if self.slices and time.monotonic() >= self.ends:
+            self.slices = []
+            return
         wanted = self.slices or await self._due()
         began = time.monotonic()
         taken = await asyncio.gather(*(take_claim(self.core, _name(number), self.holder) for number in wanted))
@@ -65,8 +68,9 @@ class _Share:
     async def give_up(self) -> None:
         await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
 
-    def holds(self, number: int) -> bool:
-        return number in self.slices and self.ends - time.monotonic() > _LONGEST_REQUEST
+    def has(self, number: int, seconds: float = 0) -> bool:
+        """And still will have `seconds` from now."""
+        return number in self.slices and self.ends - time.monotonic() > seconds
 
 
 def _name(number: int) -> str:
@@ -98,7 +102,7 @@ async def reconcile_copies(core: Core) -> Counts:
     contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
     async with _claimed(core) as share, Together(core.catalog) as writing:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        run = Run(core, peers, share.holds, writing, asyncio.Semaphore(AT_ONCE), large)
+        run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large)
         slices = (_slice(share, number, run, contents) for number in list(share.slices))
         # The claim is kept until all have ended, also when one fails; and what was done counts.
         problems = [ended for ended in await asyncio.gather(*slices, return_exceptions=True) if ended is not None]
@@ -119,7 +123,7 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
 
     async def settle(content: Content) -> None:
         async with contents:
-            if number in share.slices:
+            if share.has(number):
                 await content.settle()
 
     try:
@@ -133,7 +137,7 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
             )
             await _all(running)
             page = [_content(run, *one) for one in zip(fresh, pins, placements, strict=True)]
-            if number not in share.slices:
+            if not share.has(number):
                 break
             placed, by_peer = zip(*(content.begin() for content in page), strict=True) if page else ((), ())
             await run.writing.write(list(chain(*placed)), list(chain(*by_peer)))

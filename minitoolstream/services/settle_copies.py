@@ -35,6 +35,7 @@ from minitoolstream.services.write_together import Together
 _MAYBE_COMING = timedelta(seconds=60)
 """An entry of the queue is written before its pin is."""
 _FULL_FOR = timedelta(minutes=10)
+_LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
 _NONE: frozenset[str] = frozenset()
 
 
@@ -60,8 +61,8 @@ class Run:
 
     core: Core
     peers: list[Peer]
-    holds: Callable[[int], bool]
-    """Whether a slice is ours for longer than a request can take: what is removed later may be somebody's again."""
+    has: Callable[[int, float], bool]
+    """Whether a slice is ours, and will be for some seconds."""
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
@@ -143,8 +144,8 @@ class Content:
 
     async def _forget_unless_new(self) -> None:
         last = self.entries[-1]["due"]
-        later = [look_at(self.cid, last + _MAYBE_COMING)] if self.now - last < _MAYBE_COMING else []
-        await self.run.writing.write(later, self._done())
+        if self.now - last >= _MAYBE_COMING:
+            await self.run.writing.write(self._done())
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
@@ -187,7 +188,8 @@ class Content:
 
         async def remove(peer: str) -> None:
             name = peer_name(peer)
-            if not self.run.holds(self.entries[0]["slice"]):
+            # What is removed later may be somebody's again.
+            if not self.run.has(self.entries[0]["slice"], _LONGEST_REQUEST):
                 self.problems[peer] = unavailable("the claim on this content ends")
                 return
             try:
@@ -219,6 +221,9 @@ class Content:
     async def _finish(
         self, wanted: frozenset[str], have: frozenset[str], made: frozenset[str], gone: frozenset[str]
     ) -> None:
+        if not self.run.has(self.entries[0]["slice"], 0):
+            await self._leave(made)
+            return
         if not self.problems and not self.changed and not have and (self.pin is None or self.pin.ended):
             await self._end()
             return
@@ -252,6 +257,12 @@ class Content:
         later = [] if pause is None else [look_at(self.cid, soon(self.now, pause))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
         await self.run.writing.write([*by_peer, *later], [placement], self._done())
+
+    async def _leave(self, made: frozenset[str]) -> None:
+        """Another may have settled it since. What was made is named, and whoever looks next decides about it."""
+        if made:
+            again = look_at(self.cid, soon(self.core.wall(), 1.0))
+            await self.run.writing.write([again], [Put(PLACEMENTS, self._key, plus={"in_progress": made})])
 
     def _until_room(self) -> float | None:
         """Seconds, when there are too few copies because a peer is full: nothing else tells that it takes more again.

@@ -83,7 +83,8 @@ def _timer_slack(seconds: float | None) -> Iterator[None]:
     try:
         yield
     finally:
-        prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(before), 0, 0, 0)
+        if before > 0:  # what the kernel did not tell is not set
+            prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(before), 0, 0, 0)
 
 
 def wait_until_ready(

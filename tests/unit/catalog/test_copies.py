@@ -24,7 +24,7 @@ from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import slice_of
+from minitoolstream.services.place_copies import SLICES, look_at, slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.watch_peers import MEMBERS
 from tests.catalog_kit import ALICE, CatalogKit
@@ -379,6 +379,19 @@ async def test_many_reconcilers_at_once_do_the_work_once(kit: CatalogKit) -> Non
     kit.advance(5)
     runs = await asyncio.gather(*(reconcile_copies(kit.core) for _ in range(4)))
     assert sum(one.copied for one in runs) == 40
+
+
+async def queued(kit: CatalogKit) -> int:
+    return sum([len(await kit.store.page(QUEUE, (number,), 99)) for number in range(SLICES)])
+
+
+async def test_an_entry_without_a_pin_is_dropped_a_minute_later_however_often_it_is_met(kit: CatalogKit) -> None:
+    await kit.store.write([look_at(CID, kit.now)])
+    for _ in range(5):
+        await run(kit, 10)
+        assert await queued(kit) == 1
+    await run(kit, 10)
+    assert await queued(kit) == 0
 
 
 async def test_a_claim_is_one_holders_at_a_time_and_ends(kit: CatalogKit) -> None:

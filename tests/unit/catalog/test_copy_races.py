@@ -6,25 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
-from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, Table
+from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, QUEUE, Table
 from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.pin import Wish
-from minitoolstream.ports import StoredPart
-from minitoolstream.ports.catalog import Change, Put, Row
-from minitoolstream.services import copy_content, read_ahead
+from minitoolstream.ports import PayloadStore, StoredPart
+from minitoolstream.ports.catalog import Change, Delete, Put, Row
+from minitoolstream.services import copy_content, read_ahead, settle_copies
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import SLICES, slice_of
+from minitoolstream.services.place_copies import SLICES, look_at, slice_of
 from minitoolstream.services.reconcile_copies import _Share, reconcile_copies
+from minitoolstream.services.settle_copies import Counts
 from tests.catalog_kit import ALICE, BOB, CatalogKit
 from tests.catalog_steps import BODY, CID, DiedError, holders, placement, published, run, status
 
@@ -294,12 +296,95 @@ async def test_what_another_has_claimed_meanwhile_is_neither_removed_nor_claimed
     share.slices = [number, other := (number + 1) % SLICES]
     assert await take_claim(kit.core, f"slice/{other}", "another's")
     await share.take()
-    assert (share.holds(number), share.holds(other)) == (True, False)
+    assert (share.has(number), share.has(other)) == (True, False)
     kit.advance(61)
     assert await take_claim(kit.core, f"slice/{number}", "another's")
     monkeypatch.setattr("minitoolstream.services.reconcile_copies.SECONDS", 0.04)
     await asyncio.wait_for(share.keep(), 10)
     assert share.slices == []
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock by which a reconciler knows how long its claim lasts."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("minitoolstream.services.reconcile_copies.time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+async def test_a_claim_that_lapsed_while_another_worked_is_not_taken_again(
+    kit: CatalogKit, steady: SimpleNamespace
+) -> None:
+    await published(kit)
+    kit.advance(5)
+    one, two = _Share(kit.core, "one"), _Share(kit.core, "two")
+    await one.take()
+    (number,) = one.slices
+    kit.advance(61)
+    steady.now += 61
+    await two.take()
+    assert two.has(number)
+    await two.give_up()
+    await one.take()
+    assert not one.has(number)
+
+
+async def cut_off(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, steady: SimpleNamespace, body: bytes, then: bytes
+) -> asyncio.Task[Counts]:
+    """A reconciler whose claim lapses while it copies `body`; another has ended the content `then` meanwhile."""
+    copy, began, go_on = copy_content.copy_content, asyncio.Event(), asyncio.Event()
+
+    async def slow(cid: Cid, target: PayloadStore, *more: Any) -> int:
+        if cid == cid_of(body) and target is kit.peers.stores["asia"] and not began.is_set():
+            began.set()
+            await go_on.wait()
+        return await copy(cid, target, *more)
+
+    monkeypatch.setattr(settle_copies, "copy_content", slow)
+    one = asyncio.create_task(reconcile_copies(kit.core))
+    await began.wait()
+    for _ in range(50):  # the other copies are made, and the next page is read
+        await asyncio.sleep(0.002)
+    await let_go(kit.core, cid_of(then), [f"m/{then.hex()[:20]}"])
+    kit.advance(61)
+    steady.now += 61
+    await reconcile_copies(kit.core)
+    assert await find_pin(kit.core, cid_of(then)) is None
+    assert await placement(kit, then) is None
+    go_on.set()
+    return one
+
+
+async def test_who_was_cut_off_during_a_copy_leaves_it_to_whoever_looks_next(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, steady: SimpleNamespace
+) -> None:
+    await published(kit, rf=3)
+    kit.advance(5)
+    await (await cut_off(kit, monkeypatch, steady, BODY, BODY))
+    assert holders(kit) == {"asia"}
+    for _ in range(3):
+        await run(kit, 90)
+    assert holders(kit) == set()
+    assert await placement(kit) is None
+    kit.advance(7200)
+    assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+async def test_who_was_cut_off_begins_no_copy_of_what_it_has_read_before(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, steady: SimpleNamespace
+) -> None:
+    monkeypatch.setattr("minitoolstream.services.reconcile_copies._PAGE", 1)
+    first, then = [body for body in (b"%d" % number for number in range(200)) if slice_of(cid_of(body)) == 5][:2]
+    for body in (first, then):
+        await published(kit, body, rf=3)
+        kit.advance(1)
+    for row in await kit.store.page(QUEUE, (5,), 9):
+        await kit.store.write([Delete(QUEUE, (5, row["due"], row["cid_bin"]))])
+    await kit.store.write([look_at(cid_of(first), kit.now), look_at(cid_of(then), kit.now + timedelta(seconds=1))])
+    kit.advance(5)
+    await (await cut_off(kit, monkeypatch, steady, first, then))
+    assert holders(kit, then) == set()
 
 
 async def test_who_is_cancelled_keeps_its_claim_until_its_rows_are_written(kit: CatalogKit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -111,10 +112,10 @@ async def test_a_full_peer_can_be_read(kit: CatalogKit) -> None:
 async def test_a_slice_that_was_lost_removes_nothing_any_more(kit: CatalogKit) -> None:
     """Others of its slices are taken for longer meanwhile."""
     share = _Share(kit.core, "one")
-    share.slices = [1, 2]
+    share.slices, share.ends = [1, 2], math.inf
     assert await take_claim(kit.core, "slice/2", "another")
     await share.take()
-    assert (share.holds(1), share.holds(2)) == (True, False)
+    assert (share.has(1), share.has(2)) == (True, False)
 
 
 async def test_a_peer_that_was_away_for_a_moment_of_a_long_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
