@@ -20,7 +20,7 @@ USER = "cassandra"
 _FIRST_USER_WITHIN = 60.0
 _TIMER_SLACK = 0.0005
 """Threads of its that have run out of work look for more every 10 us for a while. Sleeping half a millisecond longer,
-they leave a quarter to a half of its CPU to whatever shares the machine; a statement alone waits 0.2 ms more."""
+they leave CPU to whatever shares the machine; a statement alone waits a little longer."""
 
 
 @dataclass(frozen=True, slots=True)
