@@ -133,10 +133,10 @@ class Pin:
         }
 
 
-def pin_of(row: Mapping[str, Any]) -> Pin:
+def pin_of(row: Mapping[str, Any], cid: Cid | None = None) -> Pin:
     """Rows of version 1.0.0 have neither version nor priority."""
     return Pin(
-        cid=read_binary(row["cid_bin"]),
+        cid=cid or read_binary(row["cid_bin"]),
         owner=row["owner"] or NOBODY,
         rf=row["rf"] or 1,
         status=row["status"] or QUEUED,
@@ -161,7 +161,8 @@ def status_of(pin: Pin, placement: Mapping[str, Any]) -> int:
         return PINNED
     if (placement.get("reconcile_count") or 0) >= TRIES_BEFORE_FAILED:
         return FAILED
-    return PINNING if actual or placement.get("in_progress") else QUEUED
+    begun = placement.get("in_progress") and placement.get("last_reconcile")
+    return PINNING if actual or begun else QUEUED
 
 
 def next_version(version: int | None) -> int:

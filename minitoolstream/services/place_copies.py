@@ -107,11 +107,11 @@ def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset
 
 def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Put]:
     """The placement's wish, peer by peer, so that of two who change it at once none undoes the other's; and rows by
-    peer for those that are new to it. Where it is wanted no more a row is, and a copy may be, which the reconciler
-    ends."""
+    peer for those that are new to it. What is new to it and what is wanted no more is `in_progress` until the
+    reconciler has made the copy, or failed to, or ended it."""
     key = pin.cid.columns
     fresh, dropped = desired - before, before - desired
-    plus = {name: some for name, some in (("desired", fresh), ("in_progress", dropped)) if some}
+    plus = {name: some for name, some in (("desired", fresh), ("in_progress", fresh | dropped)) if some}
     minus = {"desired": dropped} if dropped else None
     changes = [Put(PLACEMENTS, {**key, "updated_at": now}, plus=plus, minus=minus)]
     for peer in sorted(fresh):

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
@@ -25,7 +26,7 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB, a large one twice as much."""
 _LARGE_AT_ONCE = 8
-_CONTENTS_AT_ONCE = 256
+_CONTENTS_AT_ONCE = 512
 _PAGE = 32
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 
@@ -105,71 +106,77 @@ async def reconcile_copies(core: Core) -> Counts:
         run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large)
         slices = (_slice(share, number, run, contents) for number in list(share.slices))
         # The claim is kept until all have ended, also when one fails; and what was done counts.
-        problems = [ended for ended in await asyncio.gather(*slices, return_exceptions=True) if ended is not None]
+        ended = await asyncio.gather(*slices, return_exceptions=True)
     try:
         await _note(core, run.counts, time.monotonic() - began)
     finally:
-        for problem in problems:  # the first one, whatever came behind it
-            raise problem
+        for problem in filter(None, ended):
+            raise _first_of(problem)
     return run.counts
 
 
+def _first_of(problem: BaseException) -> BaseException:
+    """Whatever came behind it."""
+    return _first_of(problem.exceptions[0]) if isinstance(problem, BaseExceptionGroup) else problem
+
+
 async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semaphore) -> None:
+    """Page by page: rows of the next are read and its copies begun while contents of those before are still written."""
     core = share.core
     after: tuple[object, ...] = ()
-    page: list[Content] = []
-    running: set[asyncio.Task[None]] = set()
     due = core.wall()
+    under_way: set[bytes] = set()
 
     async def settle(content: Content) -> None:
-        async with contents:
-            if share.has(number):
-                await content.settle()
+        if share.has(number):
+            await content.settle()
 
-    try:
+    def begin(content: Content) -> None:
+        under_way.add(content.cid.binary)
+        running.create_task(settle(content)).add_done_callback(partial(end, content))
+
+    def end(content: Content, _: object) -> None:
+        under_way.discard(content.cid.binary)
+        contents.release()
+
+    async with asyncio.TaskGroup() as running:
         while True:
             entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
-            # Their rows are read while those of the page before still change.
-            fresh = _by_content(entries, {content.cid.binary for content in page})
-            keys = [read_binary(some[0]["cid_bin"]).key for some in fresh]
-            pins, placements = await asyncio.gather(
-                core.catalog.get_many(PINS, keys), core.catalog.get_many(PLACEMENTS, keys)
-            )
-            await _all(running)
-            page = [_content(run, *one) for one in zip(fresh, pins, placements, strict=True)]
+            page = await _contents(run, _by_content(entries, under_way))
             if not share.has(number):
                 break
             placed, by_peer = zip(*(content.begin() for content in page), strict=True) if page else ((), ())
             await run.writing.write(list(chain(*placed)), list(chain(*by_peer)))
-            running = {asyncio.create_task(settle(content)) for content in page}
+            for content in page:
+                await contents.acquire()
+                begin(content)
             if len(entries) < _PAGE:
                 break
             after = (entries[-1]["due"], entries[-1]["cid_bin"])
-        await _all(running)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
-def _content(run: Run, entries: list[Row], pin: Row | None, placement: Row | None) -> Content:
-    known = pin_of(pin) if pin else None
-    return Content(run, read_binary(entries[0]["cid_bin"]), entries, known, placement or {}, run.core.wall())
-
-
-def _by_content(entries: list[Row], under_way: set[bytes]) -> list[list[Row]]:
+def _by_content(entries: list[Row], under_way: set[bytes]) -> dict[bytes, list[Row]]:
     """A content that was queued twice is settled once: its rows are read behind all of its entries. One that is under
     way already is met by the next run."""
     found: dict[bytes, list[Row]] = {}
     for entry in entries:
         if entry["cid_bin"] not in under_way:
             found.setdefault(entry["cid_bin"], []).append(entry)
-    return list(found.values())
+    return found
 
 
-async def _all(running: set[asyncio.Task[None]]) -> None:
-    if running:
-        await asyncio.gather(*running)
+async def _contents(run: Run, due: dict[bytes, list[Row]]) -> list[Content]:
+    """With their rows as they are now."""
+    cids = [read_binary(binary) for binary in due]
+    keys = [cid.key for cid in cids]
+    pins, placements = await asyncio.gather(
+        run.core.catalog.get_many(PINS, keys), run.core.catalog.get_many(PLACEMENTS, keys)
+    )
+    now = run.core.wall()
+    return [
+        Content(run, cid, entries, pin_of(pin, cid) if pin else None, placement or {}, now)
+        for cid, entries, pin, placement in zip(cids, due.values(), pins, placements, strict=True)
+    ]
 
 
 async def _note(core: Core, counts: Counts, seconds: float) -> None:

@@ -84,7 +84,7 @@ class Content:
     problems: dict[str, MtsError] = field(default_factory=dict)
     wanted: frozenset[str] = _NONE
     under_way: frozenset[str] = _NONE
-    """Where the placement says `in_progress`, of what was wanted when it was read."""
+    """Where the placement says `in_progress`."""
     changed: bool = False
     """Somebody has changed the pin since it was read."""
 
@@ -102,6 +102,11 @@ class Content:
         return self.placement.get("size") or (self.pin.size if self.pin is not None else None)
 
     @property
+    def _tries(self) -> int:
+        """Looks in a row that failed."""
+        return int(self.placement.get("reconcile_count") or 0)
+
+    @property
     def _key(self) -> Row:
         return self.cid.columns
 
@@ -114,18 +119,27 @@ class Content:
 
     def begin(self) -> tuple[list[Change], list[Change]]:
         """Two steps to be written before it is settled: where it shall be, so that whoever dies leaves no copy that no
-        row names, and where large copies are under way; then the rows by peer, which the end writes, too."""
-        self.wanted = desired_of(self.pin, self.run.peers, self._held) if self.pin is not None else _NONE
-        before = self._set("desired")
-        rows = assigned(self.pin, before, self.wanted, self.now) if self.pin and self.wanted != before else []
-        placement = rows[0] if rows else Put(PLACEMENTS, self._key)
+        row names, and what is under way again; then the rows by peer, which the end writes, too. Most often whoever
+        pinned it has said so."""
         self.under_way = self._set("in_progress")
-        marks = self.wanted - self._held - self.under_way if takes_long(self._size) else _NONE
-        if marks:
-            plus = placement.plus or {}
-            placement = replace(placement, plus={**plus, "in_progress": marks | plus.get("in_progress", _NONE)})
-            self.under_way |= marks
-        return [placement] if rows or marks else [], [*rows[1:]]
+        if self.pin is None:
+            return [], []
+        held, before = self._held, self._set("desired")
+        self.wanted = desired_of(self.pin, self.run.peers, held)
+        rows = assigned(self.pin, before, self.wanted, self.now) if self.wanted != before else []
+        missing = self.wanted - held
+        again = (missing & before) - self.under_way
+        begun: Row = {"last_reconcile": self.now} if missing and takes_long(self._size) else {}
+        if not (rows or again or begun):
+            return [], []
+        self.under_way |= missing
+        placement = rows[0] if rows else Put(PLACEMENTS, self._key)
+        plus = dict(placement.plus or {})
+        minus = dict(placement.minus or {})
+        if again:
+            plus["in_progress"] = again | plus.get("in_progress", _NONE)
+            minus["failed"] = again
+        return [replace(placement, row={**placement.row, **begun}, plus=plus, minus=minus)], [*rows[1:]]
 
     async def settle(self) -> None:
         """What `begin` told has been written."""
@@ -228,7 +242,7 @@ class Content:
             await self._end()
             return
         settled = wanted <= have and not self.problems
-        tries = 0 if settled else int(self.placement.get("reconcile_count") or 0) + 1
+        tries = 0 if settled else self._tries + 1
         failed = frozenset(self.problems) & wanted
         row = {"reconcile_count": tries, "last_reconcile": self.now, "drift_detected": not settled}
         size = next(iter(self.sizes.values()), None)
@@ -250,7 +264,8 @@ class Content:
             *(Put(BY_PEER, self._peer_row(peer)) for peer in there | failed),
             *(Delete(BY_PEER, (peer, *self.cid.key)) for peer in gone),
         ]
-        await self._note_full()
+        if self.problems:
+            await self._note_full()
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
         pause = next_look(tries) if not settled or self.changed else self._until_room()
@@ -277,11 +292,11 @@ class Content:
     def _peer_row(self, peer: str) -> Row:
         row: Row = {"peer_id": peer, **self._key, "last_seen": self.now}
         error = self.problems.get(peer)
-        if error is None:
-            size = self.sizes.get(peer, self._size)
-            return {**row, "state": COPIED, "completed_at": self.now, "pin_size": size, "error_message": None}
-        tries = int(self.placement.get("reconcile_count") or 0) + 1
-        return {**row, "state": FAILED, "error_message": error.message[:500], "retry_count": tries}
+        if error is not None:
+            return {**row, "state": FAILED, "error_message": error.message[:500], "retry_count": self._tries + 1}
+        size = self.sizes.get(peer, self._size)
+        done = {**row, "state": COPIED, "completed_at": self.now, "pin_size": size}
+        return {**done, "error_message": None} if self._tries else done
 
     async def _note_full(self) -> None:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""

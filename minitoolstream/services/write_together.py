@@ -13,9 +13,9 @@ from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
 _UNDER_WAY = 2
-_EVERY = 0.05
+_EVERY = 0.2
 """Seconds from one beginning to the next: what wakes an engine for a few rows costs it more than they do."""
-_MOST = 500
+_MOST = 2000
 """Changes that are written at once."""
 _Steps = Sequence[Sequence[Change]]
 

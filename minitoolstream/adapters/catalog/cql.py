@@ -15,6 +15,8 @@ from minitoolstream.domain.limits import KIB
 from minitoolstream.ports.catalog import Change, Key, Put, Row
 
 T = TypeVar("T")
+_Shape = tuple[Any, ...]
+"""What statements of one text have in common."""
 _IN_A_BATCH = 50
 _IN_A_PARTITION = 100
 _BATCH_BYTES = 3 * KIB
@@ -32,6 +34,7 @@ class CqlCatalog:
         self._keyspace = place.keyspace
         self._migrations = migrations
         self._gets: dict[str, str] = {}
+        self._texts: dict[_Shape, str] = {}
 
     async def get(self, table: Table, key: Key) -> Row | None:
         text = self._gets.get(table.name)
@@ -162,26 +165,44 @@ class CqlCatalog:
         await self._session.close()
 
     def _statement(self, change: Change) -> tuple[str, list[Any]]:
+        table = change.table
         if not isinstance(change, Put):
-            text = f"DELETE FROM {self._name(change.table)} WHERE {_equal(change.table.key)}"  # noqa: S608 # nosec B608
-            return text, list(change.key)
-        if change.plus or change.minus:
-            return self._update(change)
-        return self._insert(change.table, change.row, "", change.life)
+            return self._text((table.name, (), (), ()), lambda: self._delete(table)), list(change.key)
+        row, plus, minus = change.row, change.plus or {}, change.minus or {}
+        if not plus and not minus:
+            return self._insert(table, row, "", change.life)
+        columns = [name for name in row if name not in table.key]
+        shape = (table.name, tuple(columns), tuple(plus), tuple(minus))
+        text = self._text(shape, lambda: self._update(table, columns, plus, minus))
+        values = (*(row[name] for name in columns), *plus.values(), *minus.values())
+        return text, [*values, *(row[name] for name in table.key)]
+
+    def _text(self, shape: _Shape, make: Callable[[], str]) -> str:
+        """Made once: there are few shapes, and rows of one come by thousands."""
+        found = self._texts.get(shape)
+        if found is None:
+            found = self._texts[shape] = make()
+        return found
 
     def _insert(self, table: Table, row: Mapping[str, Any], condition: str, life: int | None) -> tuple[str, list[Any]]:
-        text = f"INSERT INTO {self._name(table)} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}){condition}"  # noqa: S608 # nosec B608
+        ending = f"{condition} USING TTL ?" if life is not None else condition
+        text = self._text((table.name, tuple(row), ending), lambda: f"{self._into(table, row)}{ending}")
         given = list(row.values())
-        return (f"{text} USING TTL ?", [*given, life]) if life is not None else (text, given)
+        return text, [*given, life] if life is not None else given
 
-    def _update(self, put: Put) -> tuple[str, list[Any]]:
+    def _into(self, table: Table, row: Iterable[str]) -> str:
+        names = tuple(row)
+        return f"INSERT INTO {self._name(table)} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 # nosec B608
+
+    def _update(self, table: Table, columns: Iterable[str], plus: Iterable[str], minus: Iterable[str]) -> str:
         """Sets change element by element: two that change different ones do not undo each other."""
-        table = put.table
-        parts: list[tuple[str, Any]] = [(f"{name} = ?", row) for name, row in put.row.items() if name not in table.key]
-        parts += [(f"{name} = {name} + ?", some) for name, some in (put.plus or {}).items()]
-        parts += [(f"{name} = {name} - ?", some) for name, some in (put.minus or {}).items()]
-        text = f"UPDATE {self._name(table)} SET {', '.join(part for part, _ in parts)} WHERE {_equal(table.key)}"  # noqa: S608 # nosec B608
-        return text, [*(value for _, value in parts), *(put.row[name] for name in table.key)]
+        parts = [f"{name} = ?" for name in columns]
+        parts += [f"{name} = {name} + ?" for name in plus]
+        parts += [f"{name} = {name} - ?" for name in minus]
+        return f"UPDATE {self._name(table)} SET {', '.join(parts)} WHERE {_equal(table.key)}"  # noqa: S608 # nosec B608
+
+    def _delete(self, table: Table) -> str:
+        return f"DELETE FROM {self._name(table)} WHERE {_equal(table.key)}"  # noqa: S608 # nosec B608
 
     def _select(self, table: Table) -> str:
         return f"SELECT {', '.join(table.types)} FROM {self._name(table)}"  # noqa: S608 # nosec B608

@@ -159,23 +159,50 @@ async def test_a_large_content_goes_in_parts(kit: CatalogKit, monkeypatch: pytes
     assert not kit.peers.stores[peer].multiparts
 
 
-@pytest.mark.parametrize(("part", "marked"), [(4, True), (len(BODY), False)])
-async def test_a_copy_in_parts_is_said_to_be_under_way_and_one_in_a_request_is_not(
-    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, part: int, marked: bool
+@pytest.mark.parametrize(("part", "shown"), [(4, "pinning"), (len(BODY), "queued")])
+async def test_ids_move_from_in_progress_to_actual_and_a_copy_in_parts_is_shown_as_under_way(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, part: int, shown: str
 ) -> None:
     monkeypatch.setattr(copy_content, "PART", part)
     copy, seen = copy_content.copy_content, []
 
     async def look_and_copy(*args: Any) -> int:
-        seen.append((await placement(kit))["in_progress"])
+        seen.append(((await placement(kit))["in_progress"], await status(kit)))
         return await copy(*args)
 
     monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", look_and_copy)
     await published(kit)
+    assert (await placement(kit))["in_progress"] == (await placement(kit))["desired"]
     await run(kit)
     assert len(holders(kit)) == 2
-    assert seen == [holders(kit) if marked else frozenset()] * 2
-    assert not (await placement(kit))["in_progress"]
+    assert seen == [(holders(kit), shown)] * 2
+    row = await placement(kit)
+    assert (row["in_progress"], row["actual"]) == (frozenset(), holders(kit))
+
+
+async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried_again(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, seen = copy_content.copy_content, []
+
+    async def look_and_copy(*args: Any) -> int:
+        row = await placement(kit)
+        seen.append((row["in_progress"], row["failed"]))
+        return await copy(*args)
+
+    monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", look_and_copy)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=1))
+    wanted = (await placement(kit))["desired"]
+    for _ in range(2):
+        await run(kit, 60)
+        row = await placement(kit)
+        assert (row["in_progress"], row["failed"]) == (frozenset(), wanted)
+    (other,) = list(set(kit.peers.known) - wanted)[:1]
+    kit.peers.stores[other].client_put(key_of(CID), BODY)
+    await run(kit, 60)
+    row = await placement(kit)
+    assert (row["in_progress"], row["failed"], row["actual"]) == (frozenset(), frozenset(), wanted)
+    assert seen == [(wanted, frozenset())] * 3
 
 
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
