@@ -32,6 +32,7 @@ from minitoolstream.domain.catalog_tables import BY_OWNER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, cid_of
 from minitoolstream.domain.limits import KIB, MIB
 from minitoolstream.domain.pin import Pin, Wish
+from minitoolstream.ports import PayloadStore
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.manage_pins import create_pin
@@ -46,9 +47,9 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 IN_FLIGHT = 32
 FLOOR, COPY_FLOOR = 0.7, 0.8
 PARTS = ("statements", "load", "copies", "copies-sqlite")
-COUNTS = {10 * KIB: 6000, MIB: 500, 16 * MIB: 48}
-"""Copies of a round, by their size: some seconds, for claims and a look at each peer cost the same however many there
-are."""
+COUNTS = {10 * KIB: 6000, MIB: 1200, 16 * MIB: 120}
+"""Copies of a round, by their size: some six seconds, for claims and a look at each peer cost the same however many
+there are."""
 TYPE = "application/octet-stream"
 HEAP = 2048 * cassandra.MIB
 """Of the engine: a third of what it would take by itself on 24 GiB. With that of the tests it mostly tidies up."""
@@ -144,13 +145,8 @@ class Bench:
         source, plain = (peers.payloads("a") if from_peer else core.payloads), peers.payloads("plain")
         bucket = servers["a"].bucket if from_peer else "messages"
         for number in range(-1, self.rounds):
-            bodies = [f"{label} {number} {at} ".encode().ljust(size, b"x") for at in range(count)]
-            cids = [cid_of(body) for body in bodies]
-            puts = [
-                partial(source.put_new, key_of(cid), body, content_type=TYPE)
-                for cid, body in zip(cids, bodies, strict=True)
-            ]
-            await _rate(puts)
+            cids: list[Cid] = []
+            await _rate([partial(_put, source, f"{label} {number} {at} ", size, cids) for at in range(count)])
             await self._wanted([_of_content(cid, size, from_peer=from_peer) for cid in cids], from_peer=from_peer)
 
             async def copy(cid: Cid) -> None:
@@ -171,6 +167,10 @@ class Bench:
                 ("boto3", partial(_by_a_script, servers, bucket, cids[: max(count // 3, 2 * AT_ONCE)])),
             ]
             rates = {name: await side() for name, side in sides[number % 3 :] + sides[: number % 3]}
+            if size >= MIB:  # the disk may be small
+                for store in (source, plain, peers.payloads("b")):
+                    await store.delete_many([key_of(cid) for cid in cids])
+                scripted.clear(servers["b"])
             if number >= 0:
                 for name, rate in rates.items():
                     found[name].append(rate)
@@ -188,7 +188,8 @@ class Bench:
             changes += [Put(PINS, pin.row()), *assigned(pin, frozenset(), desired, self.kit.now)]
             if from_peer:
                 key = dict(zip(PLACEMENTS.key, pin.key, strict=True))
-                changes.append(Put(PLACEMENTS, key, plus={"actual": frozenset("a")}))
+                there = frozenset("a")
+                changes.append(Put(PLACEMENTS, key, plus={"actual": there}, minus={"in_progress": there}))
             changes.append(look_at(pin.cid, self.kit.now))
         await self.kit.store.write_each(changes)
         self.kit.advance(5)
@@ -206,6 +207,13 @@ def _of_content(cid: Cid, size: int, *, from_peer: bool) -> Pin:
     source = {"mts.source": f"0 {size} {key_of(cid)}"}
     metadata = {"mts.zones": "source,target"} if from_peer else {"mts.zones": "target", **source}
     return Pin(cid, "alice", 1 + from_peer, 0, 1, NOON, NOON, metadata=metadata, size=size)
+
+
+async def _put(store: PayloadStore, beginning: str, size: int, cids: list[Cid]) -> None:
+    body = beginning.encode().ljust(size, b"x")
+    cid = cid_of(body)
+    await store.put_new(key_of(cid), body, content_type=TYPE)
+    cids.append(cid)
 
 
 async def _by_a_script(servers: dict[str, MinioServer], bucket: str, cids: Sequence[Cid]) -> float:

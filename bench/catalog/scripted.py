@@ -34,6 +34,15 @@ def copies(source: MinioServer, bucket: str, target: MinioServer, cids: Sequence
     return done / (time.monotonic() - began)
 
 
+def clear(server: MinioServer) -> None:
+    """What it has copied goes again."""
+    client = server.s3()
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=TARGET):
+        keys = [{"Key": found["Key"]} for found in page.get("Contents", ())]
+        if keys:
+            client.delete_objects(Bucket=TARGET, Delete={"Objects": keys})
+
+
 def _client(server: MinioServer) -> Any:
     return boto3.client(
         "s3",

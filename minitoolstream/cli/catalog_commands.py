@@ -196,7 +196,7 @@ def check(deep: bool, mend: bool, as_json: bool) -> None:
     with open_client() as client:
         found = client.catalog.check(deep=deep, mend=mend)
     rows = [(one.kind, one.cid, one.about) for one in found.found]
-    head = f"{found.pins} pins, {found.copies} copies looked at: {found.findings} findings, {found.mended} mended"
+    head = f"{found.pins} pins, {found.copies} copies looked at: {found.findings} found, {found.mended} mended"
     emit(as_json, msgspec.to_builtins(found), "\n".join([head, *([table(("WHAT", "CID", ""), rows)] if rows else [])]))
     if found.findings > found.mended:
         click.get_current_context().exit(Exit.VERIFICATION_FAILED)
@@ -240,7 +240,7 @@ def _pin_text(found: Any) -> str:
     if len(found.placement.desired) < found.rf:
         about.append(f"peers    {len(found.placement.desired)} of {found.rf} that are needed: see mts catalog peers")
     reasons = {one.peer_id: f", attempt {one.attempts}: {one.reason}" for one in found.failures}
-    about += [f"failed   {peer}{reasons.get(peer, '')}" for peer in found.placement.failed]
+    about += [f"failed   {peer}{reasons.get(peer, '')}" for peer in sorted({*found.placement.failed, *reasons})]
     if found.again_at:
         about.append(f"again    {found.again_at}")
     lines = {

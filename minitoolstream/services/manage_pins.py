@@ -32,6 +32,7 @@ from minitoolstream.services.operations import Operation
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.place_copies import (
+    FAILED,
     count,
     event,
     expires,
@@ -131,8 +132,10 @@ async def replace_pin(core: Core, actor: Actor, old: Cid, cid: Cid, wish: Wish) 
 async def get_pin(core: Core, actor: Actor, cid: Cid) -> PinState:
     pin = await _own(core, actor, cid)
     placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
-    rows = await core.catalog.get_many(BY_PEER, [(peer, *pin.key) for peer in sorted(placement.get("failed", ()))])
-    return PinState(pin, placement, [row for row in rows if row is not None and row["error_message"]])
+    # What failed is in progress again while it is tried again.
+    asked = {*placement.get("failed", ()), *placement.get("in_progress", ())}
+    rows = await core.catalog.get_many(BY_PEER, [(peer, *pin.key) for peer in sorted(asked)])
+    return PinState(pin, placement, [row for row in rows if row is not None and row["state"] == FAILED])
 
 
 async def update_pin(

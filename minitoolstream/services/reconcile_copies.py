@@ -26,7 +26,8 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB, a large one twice as much."""
 _LARGE_AT_ONCE = 8
-_CONTENTS_AT_ONCE = 512
+_UNDER_WAY = 64
+"""Contents of a slice: rows wait for the engine and copies for the stores, and neither takes the other's place."""
 _PAGE = 32
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 
@@ -99,12 +100,10 @@ async def reconcile_copies(core: Core) -> Counts:
     began = time.monotonic()
     await watch_peers(core)
     peers = await live_peers(core)
-    # Rows wait for the engine, copies for the stores: neither takes the other's place.
-    contents = asyncio.Semaphore(_CONTENTS_AT_ONCE)
     async with _claimed(core) as share, Together(core.catalog) as writing:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
         run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large)
-        slices = (_slice(share, number, run, contents) for number in list(share.slices))
+        slices = (_slice(share, number, run) for number in list(share.slices))
         # The claim is kept until all have ended, also when one fails; and what was done counts.
         ended = await asyncio.gather(*slices, return_exceptions=True)
     try:
@@ -120,12 +119,13 @@ def _first_of(problem: BaseException) -> BaseException:
     return _first_of(problem.exceptions[0]) if isinstance(problem, BaseExceptionGroup) else problem
 
 
-async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semaphore) -> None:
+async def _slice(share: _Share, number: int, run: Run) -> None:
     """Page by page: rows of the next are read and its copies begun while contents of those before are still written."""
     core = share.core
     after: tuple[object, ...] = ()
     due = core.wall()
     under_way: set[bytes] = set()
+    places = asyncio.Semaphore(_UNDER_WAY)
 
     async def settle(content: Content) -> None:
         if share.has(number):
@@ -137,7 +137,7 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
 
     def end(content: Content, _: object) -> None:
         under_way.discard(content.cid.binary)
-        contents.release()
+        places.release()
 
     async with asyncio.TaskGroup() as running:
         while True:
@@ -148,7 +148,7 @@ async def _slice(share: _Share, number: int, run: Run, contents: asyncio.Semapho
             placed, by_peer = zip(*(content.begin() for content in page), strict=True) if page else ((), ())
             await run.writing.write(list(chain(*placed)), list(chain(*by_peer)))
             for content in page:
-                await contents.acquire()
+                await places.acquire()
                 begin(content)
             if len(entries) < _PAGE:
                 break

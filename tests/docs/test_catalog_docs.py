@@ -31,7 +31,7 @@ def test_the_commands_of_the_page_on_the_catalog_work(stack: Stack) -> None:
     shown = stack.shell("\n".join([first, copies, database]))
     assert "status   pinned" in shown
     assert "copies   2 of 2: eu, us" in shown
-    assert "0 findings" in shown
+    assert ": 0 found" in shown
     assert f"{stack.status()['object_store']['endpoint']}/copies-eu/cid/" in shown
     assert "nothing to do" in shown  # `up` has migrated it
     assert re.search(r"cql://127.0.0.1:\d+/mts_catalog: 1.0.0, 1.1.0, 1.2.0, 1.3.0, 1.4.0\n", shown)

@@ -186,8 +186,8 @@ async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried
     copy, seen = copy_content.copy_content, []
 
     async def look_and_copy(*args: Any) -> int:
-        row = await placement(kit)
-        seen.append((row["in_progress"], row["failed"]))
+        row, told = await placement(kit), await get_pin(kit.core, ALICE, CID)
+        seen.append((row["in_progress"], row["failed"], [one["error_message"] for one in told.failures]))
         return await copy(*args)
 
     monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", look_and_copy)
@@ -202,7 +202,8 @@ async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried
     await run(kit, 60)
     row = await placement(kit)
     assert (row["in_progress"], row["failed"], row["actual"]) == (frozenset(), frozenset(), wanted)
-    assert seen == [(wanted, frozenset())] * 3
+    again = (wanted, frozenset(), ["no store has its bytes"])
+    assert seen == [(wanted, frozenset(), []), again, again]
 
 
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
