@@ -23,6 +23,7 @@ import uvloop
 from bench import machine
 from bench.catalog import bare, scripted
 from bench.catalog.load import Load
+from bench.processes import cpu_seconds
 from minitoolstream.adapters.catalog.cql import CqlCatalog
 from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.adapters.s3.client import S3Payloads
@@ -63,6 +64,8 @@ class Bench:
         self.settings = settings
         self.quick = quick
         self.rounds = 3 if quick else 5
+        self.servers: dict[str, int] = {}
+        """Their process ids, of those that take part in a copy."""
 
     def add(self, measure: str, value: float, unit: str, floor: float | None = None, note: str = "") -> None:
         met = "" if floor is None else ("met" if value >= floor else "not met")
@@ -140,6 +143,7 @@ class Bench:
         """What the reconciler copies a second, against the same copies without it, as many at once: those that a script
         makes with boto3 (a third of them, for it takes longer), and those of the reconciler's own client."""
         found: dict[str, list[float]] = {"reconciled": [], "boto3": [], "bare": []}
+        costs: dict[str, list[dict[str, float]]] = {"reconciled": [], "bare": []}
         core = self.kit.core
         count = COUNTS[size] // (3 if self.quick else 1)
         source, plain = (peers.payloads("a") if from_peer else core.payloads), peers.payloads("plain")
@@ -166,7 +170,12 @@ class Bench:
                 ("bare", partial(_rate, [partial(copy, cid) for cid in cids], AT_ONCE)),
                 ("boto3", partial(_by_a_script, servers, bucket, cids[: max(count // 3, 2 * AT_ONCE)])),
             ]
-            rates = {name: await side() for name, side in sides[number % 3 :] + sides[: number % 3]}
+            rates = {}
+            for name, side in sides[number % 3 :] + sides[: number % 3]:
+                before = self._cpu()
+                rates[name] = await side()
+                if number >= 0 and name in costs:
+                    costs[name].append({part: (now - before[part]) / count * 1e6 for part, now in self._cpu().items()})
             if size >= MIB:  # the disk may be small
                 for store in (source, plain, peers.payloads("b")):
                     await store.delete_many([key_of(cid) for cid in cids])
@@ -179,6 +188,16 @@ class Bench:
             ratios = [one / other for one, other in zip(found["reconciled"], found[name], strict=True)]
             note = f"{rate:.0f} copies/s, rounds {min(ratios):.2f} - {max(ratios):.2f}"
             self.add(f"reconciler, {label}{against}", statistics.median(ratios), "x plain copies", COPY_FLOOR, note)
+        ours, plainly = (
+            {part: statistics.median(one[part] for one in costs[name]) for part in costs[name][0]}
+            for name in ("reconciled", "bare")
+        )
+        more = ", ".join(f"{part} {cost - plainly[part]:+.0f}" for part, cost in ours.items())
+        note = f"beside {sum(plainly.values()):.0f} of a plain one: {more}"
+        self.add(f"CPU of a copy, {label}", sum(ours.values()), "us", note=note)
+
+    def _cpu(self) -> dict[str, float]:
+        return {"this process": time.process_time()} | {name: cpu_seconds(pid) for name, pid in self.servers.items()}
 
     async def _wanted(self, pins: Sequence[Pin], *, from_peer: bool) -> None:
         """Rows as whoever pins leaves them: one copy is missing, at the peer b."""
@@ -270,6 +289,7 @@ async def measure(folder: Path, only: Sequence[str], sizes: Sequence[int], *, qu
 
         kit, settings = await kit_of("bench", "eu")
         bench = Bench(kit, settings, quick=quick)
+        bench.servers = {part: servers[name].pid for part, name in (("source", "a"), ("target", "b")) if servers}
         if "statements" in only:
             await bench.statements()
             await bench.service()
@@ -281,7 +301,9 @@ async def measure(folder: Path, only: Sequence[str], sizes: Sequence[int], *, qu
             await bench.warm_up(2_000 if quick else WARM)
             await bench.kit.store.close()
             bench.kit, _ = await kit_of("copies")
+            bench.servers["engine"] = engine.pid
             await _copies(bench, folder, servers, sizes, "on Cassandra")
+            del bench.servers["engine"]
             await bench.kit.store.close()
         if "copies-sqlite" in only:
             bench.kit = catalog_kit(folder)
