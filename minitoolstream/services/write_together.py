@@ -13,8 +13,9 @@ from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
 _UNDER_WAY = 2
-_EVERY = 0.2
-"""Seconds from one beginning to the next: what wakes an engine for a few rows costs it more than they do."""
+_REST, _LONGEST_REST = 0.002, 0.2
+"""Seconds from a batch's beginning to the next, for each of its changes, and the most: what wakes an engine for a few
+rows costs it more than they do. The more there is to write, the more goes together; what is alone does not wait."""
 _MOST = 2000
 """Changes that are written at once."""
 _Steps = Sequence[Sequence[Change]]
@@ -54,8 +55,8 @@ class Together:
             if (pause := self._not_before - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
                 continue
-            self._not_before = time.monotonic() + _EVERY
-            calls, callers = self._take()
+            calls, callers, count = self._take()
+            self._not_before = time.monotonic() + min(_REST * count, _LONGEST_REST)
             steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
             try:
                 await self._store.write_in_order(steps)
@@ -68,7 +69,7 @@ class Together:
                     if not caller.done():
                         caller.set_result(None)
 
-    def _take(self) -> tuple[list[_Steps], list[asyncio.Future[None]]]:
+    def _take(self) -> tuple[list[_Steps], list[asyncio.Future[None]], int]:
         calls: list[_Steps] = []
         callers: list[asyncio.Future[None]] = []
         count = 0
@@ -77,7 +78,7 @@ class Together:
             calls.append(steps)
             callers.append(caller)
             count += _length(steps)
-        return calls, callers
+        return calls, callers, count
 
 
 def _length(steps: _Steps) -> int:

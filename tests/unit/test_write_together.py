@@ -21,7 +21,7 @@ MOST = 20
 @pytest.fixture(autouse=True)
 def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_together, "_MOST", MOST)
-    monkeypatch.setattr(write_together, "_EVERY", 0.001)
+    monkeypatch.setattr(write_together, "_LONGEST_REST", 0.001)
 
 
 class Slow:
