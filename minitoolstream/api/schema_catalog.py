@@ -50,7 +50,8 @@ class PinRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Placed(msgspec.Struct):
-    """Peers: where copies shall be, are, failed, and are on their way."""
+    """Peers: where copies shall be (`desired`), are (`actual`) or could not be made (`failed`), and where one is still
+    to be made or to go (`in_progress`)."""
 
     desired: list[str]
     actual: list[str]

@@ -133,10 +133,10 @@ class Pin:
         }
 
 
-def pin_of(row: Mapping[str, Any], cid: Cid | None = None) -> Pin:
+def pin_of(row: Mapping[str, Any]) -> Pin:
     """Rows of version 1.0.0 have neither version nor priority."""
     return Pin(
-        cid=cid or read_binary(row["cid_bin"]),
+        cid=read_binary(row["cid_bin"]),
         owner=row["owner"] or NOBODY,
         rf=row["rf"] or 1,
         status=row["status"] or QUEUED,
@@ -161,7 +161,8 @@ def status_of(pin: Pin, placement: Mapping[str, Any]) -> int:
         return PINNED
     if (placement.get("reconcile_count") or 0) >= TRIES_BEFORE_FAILED:
         return FAILED
-    begun = placement.get("in_progress") and placement.get("last_reconcile")
+    # What is wanted is in progress from the beginning, and somebody has looked at it since.
+    begun = desired & placement.get("in_progress", frozenset()) and placement.get("last_reconcile")
     return PINNING if actual or begun else QUEUED
 
 

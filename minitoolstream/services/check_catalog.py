@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from minitoolstream.domain.catalog_tables import BY_OWNER, BY_PEER, PINS, PLACEMENTS, REFS, STATS, TTL_QUEUE, Table
 from minitoolstream.domain.cid import Cid, read_binary
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pin import NOBODY, Pin, day_of, pin_of, ttl_bucket
+from minitoolstream.domain.pin import NOBODY, PINNED, Pin, day_of, pin_of, ttl_bucket
 from minitoolstream.domain.placement import Peer
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import key_of
@@ -18,7 +18,7 @@ from minitoolstream.services.find_strays import adopt, find_strays
 from minitoolstream.services.follow_subjects import begin_of, copies_of, hold_again, is_followed
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import find_pin
-from minitoolstream.services.place_copies import COPIED, desired_of, expires, listed, live_peers, look_at
+from minitoolstream.services.place_copies import desired_of, expires, listed, live_peers, look_at
 
 _PAGE = 500
 _MOST = 1000
@@ -147,9 +147,9 @@ class _Check:
     async def _rows_of(self, pin: Pin, placement: Row) -> None:
         keys = [(peer, *pin.key) for peer in sorted(placement["actual"])]
         for key, row in zip(keys, await self._core.catalog.get_many(BY_PEER, keys), strict=True):
-            if row is None or row["state"] != COPIED:
+            if row is None or row["state"] != PINNED:
                 names = dict(zip(BY_PEER.key, key, strict=True))
-                state = {"state": COPIED, "last_seen": self._now, "pin_size": placement["size"]}
+                state = {"state": PINNED, "last_seen": self._now, "pin_size": placement["size"]}
                 await self._tell("not in its peer's list", pin.cid, [Put(BY_PEER, {**names, **state})], key[0])
         entry = (pin.owner, day_of(pin.created_at), pin.created_at, pin.cid.binary)
         if await self._core.catalog.get(BY_OWNER, entry) is None:

@@ -11,6 +11,7 @@ from minitoolstream.domain.catalog_tables import BY_PEER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import Cid, read_cid
 from minitoolstream.domain.errors import MtsError, not_found
 from minitoolstream.domain.pin import (
+    FAILED,
     NOBODY,
     QUEUED,
     STATUSES,
@@ -32,7 +33,6 @@ from minitoolstream.services.operations import Operation
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.place_copies import (
-    FAILED,
     count,
     event,
     expires,
@@ -77,9 +77,11 @@ class PinState:
 
     @property
     def again_at(self) -> datetime | None:
-        """When what failed is due again."""
+        """When what failed is due again; None while it is under way."""
         tries, last = self.placement.get("reconcile_count"), self.placement.get("last_reconcile")
-        return soon(last, next_look(tries)) if tries and last is not None else None
+        if not tries or last is None or self.placement["desired"] & self.placement["in_progress"]:
+            return None
+        return soon(last, next_look(tries))
 
 
 async def create_pin(
@@ -133,7 +135,7 @@ async def get_pin(core: Core, actor: Actor, cid: Cid) -> PinState:
     pin = await _own(core, actor, cid)
     placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
     # What failed is in progress again while it is tried again.
-    asked = {*placement.get("failed", ()), *placement.get("in_progress", ())}
+    asked = {*placement["failed"], *placement["in_progress"]} if placement.get("reconcile_count") else ()
     rows = await core.catalog.get_many(BY_PEER, [(peer, *pin.key) for peer in sorted(asked)])
     return PinState(pin, placement, [row for row in rows if row is not None and row["state"] == FAILED])
 

@@ -21,15 +21,13 @@ from minitoolstream.domain.catalog_tables import (
     TTL_QUEUE,
 )
 from minitoolstream.domain.cid import Cid, signed_byte
-from minitoolstream.domain.pin import Pin, day_of, ttl_bucket
+from minitoolstream.domain.pin import QUEUED, Pin, day_of, ttl_bucket
 from minitoolstream.domain.placement import Peer, choose_peers
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.core import Core
 
 SLICES = 16
 """Parts of the reconciler's queue: as many workers can share it."""
-ASSIGNED, COPIED, FAILED = 0, 2, 3
-"""States of a content in a peer's list."""
 _TTL_ROW_BEYOND = 30 * 86_400
 _LONGEST_LIFE = 5 * 365 * 86_400
 """Engines refuse lives of more than 20 years, and some of those that end after 2038."""
@@ -105,17 +103,19 @@ def desired_of(pin: Pin, peers: Sequence[Peer], held: frozenset[str] = frozenset
     return frozenset() if pin.ended else choose_peers(pin.cid.digest, peers, pin.rf, pin.zones, held)
 
 
-def assigned(pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime) -> list[Put]:
+def assigned(
+    pin: Pin, before: frozenset[str], desired: frozenset[str], now: datetime, again: frozenset[str] = frozenset()
+) -> list[Put]:
     """The placement's wish, peer by peer, so that of two who change it at once none undoes the other's; and rows by
     peer for those that are new to it. What is new to it and what is wanted no more is `in_progress` until the
-    reconciler has made the copy, or failed to, or ended it."""
+    reconciler has made the copy, or failed to, or ended it; `again` are those that failed, and are tried once more."""
     key = pin.cid.columns
     fresh, dropped = desired - before, before - desired
-    plus = {name: some for name, some in (("desired", fresh), ("in_progress", fresh | dropped)) if some}
-    minus = {"desired": dropped} if dropped else None
+    plus = {name: some for name, some in (("desired", fresh), ("in_progress", fresh | dropped | again)) if some}
+    minus = {name: some for name, some in (("desired", dropped), ("failed", again)) if some}
     changes = [Put(PLACEMENTS, {**key, "updated_at": now}, plus=plus, minus=minus)]
     for peer in sorted(fresh):
-        row = {"peer_id": peer, **key, "state": ASSIGNED, "assigned_at": now, "last_seen": now, "retry_count": 0}
+        row = {"peer_id": peer, **key, "state": QUEUED, "assigned_at": now, "last_seen": now, "retry_count": 0}
         changes.append(Put(BY_PEER, row))
     return changes
 
@@ -132,7 +132,8 @@ async def followers(
     changes: list[Change] = [*assigned(pin, had, desired, now)] if desired != had else []
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
-    return [*changes, *listed(pin), look_again(pin.cid, now)], {**placement, "desired": desired}
+    placement |= {"desired": desired, "in_progress": placement.get("in_progress", frozenset()) | (desired ^ had)}
+    return [*changes, *listed(pin), look_again(pin.cid, now)], placement
 
 
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:

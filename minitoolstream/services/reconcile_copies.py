@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 
 from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
@@ -26,8 +25,9 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB, a large one twice as much."""
 _LARGE_AT_ONCE = 8
-_UNDER_WAY = 64
-"""Contents of a slice: rows wait for the engine and copies for the stores, and neither takes the other's place."""
+_IN_A_SLICE = 64
+"""Contents that are under way at once: rows wait for the engine, copies for the stores, and neither takes the other's
+place."""
 _PAGE = 32
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 
@@ -109,13 +109,14 @@ async def reconcile_copies(core: Core) -> Counts:
     try:
         await _note(core, run.counts, time.monotonic() - began)
     finally:
-        for problem in filter(None, ended):
+        problem = next(filter(None, ended), None)
+        if problem is not None:
             raise _first_of(problem)
     return run.counts
 
 
 def _first_of(problem: BaseException) -> BaseException:
-    """Whatever came behind it."""
+    """The first failure of a slice: the others followed from it."""
     return _first_of(problem.exceptions[0]) if isinstance(problem, BaseExceptionGroup) else problem
 
 
@@ -125,19 +126,15 @@ async def _slice(share: _Share, number: int, run: Run) -> None:
     after: tuple[object, ...] = ()
     due = core.wall()
     under_way: set[bytes] = set()
-    places = asyncio.Semaphore(_UNDER_WAY)
+    places = asyncio.Semaphore(_IN_A_SLICE)
 
     async def settle(content: Content) -> None:
-        if share.has(number):
-            await content.settle()
-
-    def begin(content: Content) -> None:
-        under_way.add(content.cid.binary)
-        running.create_task(settle(content)).add_done_callback(partial(end, content))
-
-    def end(content: Content, _: object) -> None:
-        under_way.discard(content.cid.binary)
-        places.release()
+        try:
+            if share.has(number):
+                await content.settle()
+        finally:
+            under_way.discard(content.cid.binary)
+            places.release()
 
     async with asyncio.TaskGroup() as running:
         while True:
@@ -145,11 +142,12 @@ async def _slice(share: _Share, number: int, run: Run) -> None:
             page = await _contents(run, _by_content(entries, under_way))
             if not share.has(number):
                 break
-            placed, by_peer = zip(*(content.begin() for content in page), strict=True) if page else ((), ())
-            await run.writing.write(list(chain(*placed)), list(chain(*by_peer)))
+            steps = zip(*(content.begin() for content in page), strict=True)
+            await run.writing.write(*(list(chain(*step)) for step in steps))
             for content in page:
                 await places.acquire()
-                begin(content)
+                under_way.add(content.cid.binary)
+                running.create_task(settle(content))
             if len(entries) < _PAGE:
                 break
             after = (entries[-1]["due"], entries[-1]["cid_bin"])
@@ -174,7 +172,7 @@ async def _contents(run: Run, due: dict[bytes, list[Row]]) -> list[Content]:
     )
     now = run.core.wall()
     return [
-        Content(run, cid, entries, pin_of(pin, cid) if pin else None, placement or {}, now)
+        Content(run, cid, entries, pin_of(pin) if pin else None, placement or {}, now)
         for cid, entries, pin, placement in zip(cids, due.values(), pins, placements, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PLACEMENTS, QUEUE
 from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.errors import MtsError, unavailable
-from minitoolstream.domain.pin import Pin
+from minitoolstream.domain.pin import FAILED, PINNED, Pin
 from minitoolstream.domain.placement import LONGEST_PAUSE, Peer, next_look
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
 from minitoolstream.services.copy_content import copy_content, key_of, peer_name, sources, takes_long
@@ -19,8 +19,6 @@ from minitoolstream.services.core import Core
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
 from minitoolstream.services.place_copies import (
-    COPIED,
-    FAILED,
     assigned,
     count,
     desired_of,
@@ -83,8 +81,6 @@ class Content:
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, MtsError] = field(default_factory=dict)
     wanted: frozenset[str] = _NONE
-    under_way: frozenset[str] = _NONE
-    """Where the placement says `in_progress`."""
     changed: bool = False
     """Somebody has changed the pin since it was read."""
 
@@ -121,25 +117,17 @@ class Content:
         """Two steps to be written before it is settled: where it shall be, so that whoever dies leaves no copy that no
         row names, and what is under way again; then the rows by peer, which the end writes, too. Most often whoever
         pinned it has said so."""
-        self.under_way = self._set("in_progress")
         if self.pin is None:
             return [], []
-        held, before = self._held, self._set("desired")
+        held, before, failed = self._held, self._set("desired"), self._set("failed")
         self.wanted = desired_of(self.pin, self.run.peers, held)
-        rows = assigned(self.pin, before, self.wanted, self.now) if self.wanted != before else []
         missing = self.wanted - held
-        again = (missing & before) - self.under_way
+        again = missing & ((before - self._set("in_progress")) | failed)
         begun: Row = {"last_reconcile": self.now} if missing and takes_long(self._size) else {}
-        if not (rows or again or begun):
+        if self.wanted == before and not again and not begun:
             return [], []
-        self.under_way |= missing
-        placement = rows[0] if rows else Put(PLACEMENTS, self._key)
-        plus = dict(placement.plus or {})
-        minus = dict(placement.minus or {})
-        if again:
-            plus["in_progress"] = again | plus.get("in_progress", _NONE)
-            minus["failed"] = again
-        return [replace(placement, row={**placement.row, **begun}, plus=plus, minus=minus)], [*rows[1:]]
+        placement, *by_peer = assigned(self.pin, before, self.wanted, self.now, again)
+        return [replace(placement, row={**placement.row, **begun})], [*by_peer]
 
     async def settle(self) -> None:
         """What `begin` told has been written."""
@@ -249,9 +237,10 @@ class Content:
         if size is not None and size != self.placement.get("size"):
             row["size"] = size
         changed = {"actual": made, "failed": failed}
-        there = made | (wanted & have & self._set("in_progress"))  # also where it was not wanted for a while
+        # Also where it was not wanted for a while.
+        there = made | (wanted & have & (self._set("in_progress") | (wanted - self._set("desired"))))
         over = {
-            "in_progress": ((there | failed) & self.under_way) | gone,
+            "in_progress": there | failed | gone,
             "failed": (made | gone) & self._set("failed"),
         }
         placement = Put(
@@ -264,8 +253,7 @@ class Content:
             *(Put(BY_PEER, self._peer_row(peer)) for peer in there | failed),
             *(Delete(BY_PEER, (peer, *self.cid.key)) for peer in gone),
         ]
-        if self.problems:
-            await self._note_full()
+        await self._note_full()
         if size and not self._size:
             await count(self.core, self.cid, 0, size)
         pause = next_look(tries) if not settled or self.changed else self._until_room()
@@ -295,8 +283,7 @@ class Content:
         if error is not None:
             return {**row, "state": FAILED, "error_message": error.message[:500], "retry_count": self._tries + 1}
         size = self.sizes.get(peer, self._size)
-        done = {**row, "state": COPIED, "completed_at": self.now, "pin_size": size}
-        return {**done, "error_message": None} if self._tries else done
+        return {**row, "state": PINNED, "completed_at": self.now, "pin_size": size, "error_message": None}
 
     async def _note_full(self) -> None:
         """A full peer gets no new copies for some time; others are chosen at the next look, which is soon."""

@@ -1,4 +1,5 @@
-"""A reconciler in a process of its own, on real stores, to be killed: it prints a line at each of its writes."""
+"""A reconciler in a process of its own, on real stores, to be killed: it prints a line at each of its writes of rows,
+which are few at a time, and at each of its claims."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from minitoolstream.adapters.catalog.peers import S3Peers
 from minitoolstream.config import load_settings
+from minitoolstream.services import write_together
 from minitoolstream.services.core import utc_now
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import CatalogKit, catalog_kit
@@ -51,6 +53,7 @@ async def main(folder: Path, days: int) -> None:
     kit = open_kit(os.environ, folder)
     kit.now = utc_now() + timedelta(days=days)
     kit.core.catalog = Telling(kit.store)
+    write_together._LONGEST_REST, write_together._MOST = 0, 5
     await reconcile_copies(kit.core)
 
 

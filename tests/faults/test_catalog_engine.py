@@ -104,8 +104,7 @@ async def test_statements_go_to_a_node_that_has_the_row(kit: CatalogKit) -> None
     """With one node any would do; the driver must know all the same which one it is."""
     store = kit.store
     assert isinstance(store, CqlCatalog)
-    await store.get(PINS, (cid(1).prefix, cid(1).binary))
-    prepared = await store._session.prepare(store._gets[PINS.name])
+    prepared = await store._session.prepare(store.get_text(PINS))
     bound = prepared.bind((cid(1).prefix, cid(1).binary))
     metadata = store._session._cluster.metadata
     assert len(metadata.get_replicas(bound.keyspace, bound.routing_key)) == 1

@@ -13,11 +13,10 @@ from minitoolstream.adapters.sql.sqlite import SqliteSession
 from minitoolstream.bundle import bundled
 from minitoolstream.domain.catalog_tables import BY_PEER, PINS, PLACEMENTS
 from minitoolstream.domain.cid import cid_of
-from minitoolstream.domain.pin import Wish
+from minitoolstream.domain.pin import FAILED, PINNED, Wish
 from minitoolstream.ports.catalog import Put
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.manage_pins import get_pin, update_pin
-from minitoolstream.services.place_copies import COPIED, FAILED
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from tests.catalog_kit import ALICE, NOON, CatalogKit, catalog_kit, catalog_settings
 
@@ -36,7 +35,7 @@ def rows_of_the_first_version(body: bytes) -> list[Put]:
     return [
         Put(PINS, {**key, **pin, "metadata": {"app": "x"}, "size": len(body), "status": 1}),
         Put(PLACEMENTS, {**key, **sets, "updated_at": NOON, "reconcile_count": 3, "drift_detected": True}),
-        Put(BY_PEER, {"peer_id": "eu", **key, "state": COPIED, "last_seen": NOON}),
+        Put(BY_PEER, {"peer_id": "eu", **key, "state": PINNED, "last_seen": NOON}),
         Put(BY_PEER, {"peer_id": "us", **key, "state": FAILED, "last_seen": NOON, "error_message": "full"}),
     ]
 

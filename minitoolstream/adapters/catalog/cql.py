@@ -15,8 +15,8 @@ from minitoolstream.domain.limits import KIB
 from minitoolstream.ports.catalog import Change, Key, Put, Row
 
 T = TypeVar("T")
-_Shape = tuple[Any, ...]
-"""What statements of one text have in common."""
+_Shape = tuple[str | tuple[str, ...], ...]
+"""What statements of one text have in common: their kind first."""
 _IN_A_BATCH = 50
 _IN_A_PARTITION = 100
 _BATCH_BYTES = 3 * KIB
@@ -33,15 +33,14 @@ class CqlCatalog:
         self._session = CqlSession(place)
         self._keyspace = place.keyspace
         self._migrations = migrations
-        self._gets: dict[str, str] = {}
         self._texts: dict[_Shape, str] = {}
 
     async def get(self, table: Table, key: Key) -> Row | None:
-        text = self._gets.get(table.name)
-        if text is None:
-            text = self._gets[table.name] = f"{self._select(table)} WHERE {_equal(table.key)}"
-        rows = (await self._session.ask(text, key)).rows
+        rows = (await self._session.ask(self.get_text(table), key)).rows
         return from_cql(table, rows)[0] if rows else None
+
+    def get_text(self, table: Table) -> str:
+        return self._text(("get", table.name), lambda: f"{self._select(table)} WHERE {_equal(table.key)}")
 
     async def get_many(self, table: Table, keys: Sequence[Key]) -> list[Row | None]:
         if len(table.key) > 2:  # every column's values would be combined with those of all others
@@ -167,12 +166,12 @@ class CqlCatalog:
     def _statement(self, change: Change) -> tuple[str, list[Any]]:
         table = change.table
         if not isinstance(change, Put):
-            return self._text((table.name, (), (), ()), lambda: self._delete(table)), list(change.key)
+            return self._text(("delete", table.name), lambda: self._delete(table)), list(change.key)
         row, plus, minus = change.row, change.plus or {}, change.minus or {}
         if not plus and not minus:
             return self._insert(table, row, "", change.life)
         columns = [name for name in row if name not in table.key]
-        shape = (table.name, tuple(columns), tuple(plus), tuple(minus))
+        shape = ("update", table.name, tuple(columns), tuple(plus), tuple(minus))
         text = self._text(shape, lambda: self._update(table, columns, plus, minus))
         values = (*(row[name] for name in columns), *plus.values(), *minus.values())
         return text, [*values, *(row[name] for name in table.key)]
@@ -186,7 +185,7 @@ class CqlCatalog:
 
     def _insert(self, table: Table, row: Mapping[str, Any], condition: str, life: int | None) -> tuple[str, list[Any]]:
         ending = f"{condition} USING TTL ?" if life is not None else condition
-        text = self._text((table.name, tuple(row), ending), lambda: f"{self._into(table, row)}{ending}")
+        text = self._text(("insert", table.name, tuple(row), ending), lambda: f"{self._into(table, row)}{ending}")
         given = list(row.values())
         return text, [*given, life] if life is not None else given
 

@@ -10,6 +10,12 @@ import pytest
 from tests.catalog_kit import CatalogKit, catalog_kit
 
 
+@pytest.fixture(autouse=True)
+def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are written while others act, not while they sleep."""
+    monkeypatch.setattr("minitoolstream.services.write_together._LONGEST_REST", 0)
+
+
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[CatalogKit]:
     made = catalog_kit(tmp_path, "eu", "us", "asia")

@@ -97,6 +97,7 @@ async def test_nobody_has_the_bytes(kit: CatalogKit) -> None:
         await run(kit, 60)
     assert await status(kit) == "failed"
     (peer,) = (await placement(kit))["failed"]
+    assert (await placement(kit))["drift_detected"] is True
     row = await kit.store.get(BY_PEER, (peer, CID.prefix, CID.binary))
     assert row is not None
     assert row["error_message"] == "no store has its bytes"
@@ -183,11 +184,13 @@ async def test_ids_move_from_in_progress_to_actual_and_a_copy_in_parts_is_shown_
 async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried_again(
     kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy, seen = copy_content.copy_content, []
+    copy = copy_content.copy_content
+    seen: list[object] = []
 
     async def look_and_copy(*args: Any) -> int:
         row, told = await placement(kit), await get_pin(kit.core, ALICE, CID)
-        seen.append((row["in_progress"], row["failed"], [one["error_message"] for one in told.failures]))
+        why = [one["error_message"] for one in told.failures]
+        seen.append((row["in_progress"], row["failed"], told.status, why, told.again_at))
         return await copy(*args)
 
     monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", look_and_copy)
@@ -197,13 +200,13 @@ async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried
         await run(kit, 60)
         row = await placement(kit)
         assert (row["in_progress"], row["failed"]) == (frozenset(), wanted)
-    (other,) = list(set(kit.peers.known) - wanted)[:1]
+    other = min(set(kit.peers.known) - wanted)
     kit.peers.stores[other].client_put(key_of(CID), BODY)
     await run(kit, 60)
     row = await placement(kit)
     assert (row["in_progress"], row["failed"], row["actual"]) == (frozenset(), frozenset(), wanted)
-    again = (wanted, frozenset(), ["no store has its bytes"])
-    assert seen == [(wanted, frozenset(), []), again, again]
+    first, again = ((wanted, frozenset(), "pinning", why, None) for why in ([], ["no store has its bytes"]))
+    assert seen == [first, again, again]
 
 
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.expire_pins import expire_pins
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_by_time, list_pins
-from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, replace_pin, update_pin
+from minitoolstream.services.manage_pins import PinState, create_pin, delete_pin, get_pin, replace_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES, expires
 from minitoolstream.services.run_batches import start_batch
@@ -64,6 +64,18 @@ async def test_pinning_again_without_a_number_takes_no_copy_away(kit: CatalogKit
     await delete_pin(kit.core, ALICE, cid(1))
     anew, _ = await create_pin(kit.core, ALICE, cid(1), Wish())
     assert anew.pin.rf == 1
+
+
+async def test_what_changes_a_pin_answers_with_what_a_look_at_it_tells(kit: CatalogKit) -> None:
+    async def is_told(state: PinState) -> None:
+        seen = await get_pin(kit.core, ALICE, cid(1))
+        assert state.status == seen.status == "queued"
+        for name in ("desired", "in_progress"):
+            assert state.placement[name] == seen.placement[name] != frozenset()
+
+    made, _ = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1))
+    await is_told(made)
+    await is_told(await update_pin(kit.core, ALICE, cid(1), Wish(rf=3)))
 
 
 async def test_a_repeated_operation_is_done_once(kit: CatalogKit) -> None:
