@@ -37,7 +37,7 @@ from minitoolstream.ports import PayloadStore
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.manage_pins import create_pin
-from minitoolstream.services.place_copies import assigned, listed, look_at
+from minitoolstream.services.place_copies import assigned, listed, look_again, look_at
 from minitoolstream.services.reconcile_copies import AT_ONCE, reconcile_copies
 from minitoolstream.stack import cassandra
 from minitoolstream.stack.ports import free_port
@@ -49,7 +49,7 @@ IN_FLIGHT = 32
 FLOOR, COPY_FLOOR = 0.7, 0.8
 PARTS = ("statements", "load", "copies", "copies-sqlite")
 COUNTS = {10 * KIB: 6000, MIB: 1200, 16 * MIB: 120}
-"""Copies of a round, by their size: some six seconds, for claims and a look at each peer cost the same however many
+"""Copies of a round, by their size: some seconds, for claims and a look at each peer cost the same however many
 there are."""
 TYPE = "application/octet-stream"
 HEAP = 2048 * cassandra.MIB
@@ -209,7 +209,7 @@ class Bench:
                 key = dict(zip(PLACEMENTS.key, pin.key, strict=True))
                 there = frozenset("a")
                 changes.append(Put(PLACEMENTS, key, plus={"actual": there}, minus={"in_progress": there}))
-            changes.append(look_at(pin.cid, self.kit.now))
+            changes += [look_at(pin.cid, self.kit.now), look_again(pin.cid, self.kit.now)]
         await self.kit.store.write_each(changes)
         self.kit.advance(5)
 

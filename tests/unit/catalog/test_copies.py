@@ -205,8 +205,8 @@ async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried
     await run(kit, 60)
     row = await placement(kit)
     assert (row["in_progress"], row["failed"], row["actual"]) == (frozenset(), frozenset(), wanted)
-    first, again = ((wanted, frozenset(), "pinning", why, None) for why in ([], ["no store has its bytes"]))
-    assert seen == [first, again, again]
+    reasons: list[list[str]] = [[], ["no store has its bytes"], ["no store has its bytes"]]
+    assert seen == [(wanted, frozenset(), "pinning", why, None) for why in reasons]
 
 
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:
