@@ -207,6 +207,8 @@ def _needs_attention(report: dict[str, Any]) -> Iterator[str]:
     if retention := report.get("retention"):
         yield from attention_lines(msgspec.convert(retention, Retention))
     yield from _recovery(report)
+    if problem := report.get("catalog_problem"):
+        yield f"! the content catalog cannot be used: {printable(problem)}"
     yield from peer_problems(report.get("peers", []))
     if report.get("missing"):
         yield f"! rows whose payload is missing: {report['missing']}; `mts fsck` names them"

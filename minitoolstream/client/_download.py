@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from minitoolstream.client._codec import expand
-from minitoolstream.client._read import Reader, check_digest
+from minitoolstream.client._read import Reader, check_digest, from_home
 from minitoolstream.client._store import Progress, ProgressCallback
 from minitoolstream.client._stream import BLOCK, StoredPayload
 from minitoolstream.client._transport import Transport
@@ -89,9 +89,12 @@ class Download:
             try:
                 await self._fill(sink)
             except MtsError as error:
-                if not resumed or error.code != "checksum_mismatch":
+                a_copy = self._message.fallback_url is not None
+                if not (resumed or a_copy) or error.code != "checksum_mismatch":
                     raise
-                # The earlier part may be what is damaged: once more, from the start.
+                # The earlier part or the copy may be what is damaged: once more, from the start.
+                if a_copy:
+                    self._message = from_home(self._message)
                 file.truncate(0)
                 self._progress.reset()
                 await self._fill(_Sink(file, 0))

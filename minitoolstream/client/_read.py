@@ -113,7 +113,12 @@ class Reader:
                     data = await self._get(message.url or "", message.range)
                     break
         if not message.unverified:
-            check(data, message.size, message.sha256, message.sequence)
+            try:
+                check(data, message.size, message.sha256, message.sequence)
+            except MtsError:
+                if message.fallback_url is None:
+                    raise
+                return await self.stored(from_home(message))
         return data
 
     async def renewed(self, message: Message, error: MtsError) -> Message:

@@ -139,7 +139,7 @@ class _Check:
         look: list[Change] = [look_at(pin.cid, self._now)]
         if len(desired) < pin.rf:
             about = f"{len(actual)} of {pin.rf} copies: other peers are lost, full, or not of its zones"
-            await self._tell("too few peers", pin.cid, look, about)
+            await self._tell("too few peers", pin.cid, [], about)  # a peer that comes has them looked at
         elif desired != actual or placement["in_progress"]:
             about = f"wanted {_names(desired)}, there {_names(actual)}"
             await self._tell("drift", pin.cid, look, about)

@@ -10,7 +10,7 @@ from minitoolstream.domain.cid import Cid
 from minitoolstream.domain.pin import NOBODY, QUEUED, UNPINNING, Pin, next_version
 from minitoolstream.ports.catalog import Change, Delete, Put
 from minitoolstream.services.core import Core
-from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, released, with_needs
 from minitoolstream.services.place_copies import count, event, followers, look_again, look_at, unlisted
 
 
@@ -86,7 +86,7 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
 
 
 def _revived(pin: Pin) -> Pin:
-    return replace(pin, owner=NOBODY, status=QUEUED, metadata={}, expires_at=None) if pin.ended else pin
+    return replace(released(pin), status=QUEUED, metadata={}) if pin.ended else pin
 
 
 async def _follow(core: Core, pin: Pin, before: Pin | None) -> None:

@@ -30,7 +30,7 @@ from minitoolstream.domain.placement import Peer, check_rf, next_look
 from minitoolstream.ports.catalog import Change, Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.operations import Operation
-from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, with_needs
+from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, released, with_needs
 from minitoolstream.services.pin_message import content_of
 from minitoolstream.services.place_copies import (
     count,
@@ -196,9 +196,7 @@ async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[
     await core.catalog.write([look_at(pin.cid, now)])
     for _ in range(TRIES):
         refs = await refs_of(core, pin.cid)
-        after = replace(
-            pin, owner=NOBODY, expires_at=None, tags=frozenset(), version=next_version(pin.version), updated_at=now
-        )
+        after = replace(released(pin), version=next_version(pin.version), updated_at=now)
         after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
         if await change_pin(core, pin, after):
             rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
@@ -299,6 +297,7 @@ def _taken_over(pin: Pin, owner: str, now: datetime) -> Pin:
         expires_at=None,
         tags=frozenset(),
         metadata={name: value for name, value in pin.metadata.items() if name == ZONES},
+        priority=0,
         status=QUEUED,
     )
 

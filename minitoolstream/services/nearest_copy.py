@@ -57,6 +57,7 @@ def _point(core: Core, message: Message, peer_id: str, cid: Cid) -> None:
     (url,) = core.peers.signer(peer_id).get_many([request], expires_in=int(core.settings["downloads.url_life"]))
     message.fallback_url, message.fallback_range = message.url, message.range
     message.url, message.range = url, None
+    message.sha256 = message.sha256 or cid.sha256
 
 
 async def _contents(core: Core, messages: Sequence[Message]) -> dict[int, Cid]:

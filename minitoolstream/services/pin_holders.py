@@ -17,6 +17,8 @@ REFS_READ = 1000
 """So many of a content's messages are looked at: those of one subject want the same. While there are more, what all of
 them need does not become less."""
 TRIES = 32
+_KEPT = frozenset({ZONES, "mts.source", "mts.message"})
+"""Of a pin's metadata: what is not its owner's."""
 
 
 async def find_pin(core: Core, cid: Cid) -> Pin | None:
@@ -44,6 +46,12 @@ def _as_read(pin: Pin) -> Row:
     """Rows of version 1.0.0 have no version, nor has a row that is gone: the time at which it was made tells them
     apart."""
     return {"version": pin.version, "created_at": pin.created_at}
+
+
+def released(pin: Pin) -> Pin:
+    """Without its owner and what that said of it; where its bytes are stays."""
+    metadata = {name: value for name, value in pin.metadata.items() if name in _KEPT}
+    return replace(pin, owner=NOBODY, expires_at=None, tags=frozenset(), metadata=metadata, priority=0)
 
 
 def busy(cid: Cid) -> MtsError:

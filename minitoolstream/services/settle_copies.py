@@ -34,6 +34,7 @@ _MAYBE_COMING = timedelta(seconds=60)
 """An entry of the queue is written before its pin is."""
 _FULL_FOR = timedelta(minutes=10)
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
+_LONGEST_WRITE = 12.0  # rows that wait for each other, and for an engine that does not answer at once
 _NONE: frozenset[str] = frozenset()
 
 
@@ -205,7 +206,7 @@ class Content:
                 self.run.patience.failed(name, error)
 
         await asyncio.gather(*map(remove, leftovers & known))
-        self.counts.removed += len(gone & known & (self._held | self._set("in_progress")))
+        self.counts.removed += len(gone & known & self._held)
         return frozenset(gone)
 
     async def _is_as_read(self) -> bool:
@@ -223,7 +224,7 @@ class Content:
     async def _finish(
         self, wanted: frozenset[str], have: frozenset[str], made: frozenset[str], gone: frozenset[str]
     ) -> None:
-        if not self.run.has(self.entries[0]["slice"], 0):
+        if not self.run.has(self.entries[0]["slice"], _LONGEST_WRITE):
             await self._leave(made)
             return
         if not self.problems and not self.changed and not have and (self.pin is None or self.pin.ended):

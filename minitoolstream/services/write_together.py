@@ -45,29 +45,34 @@ class Together:
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((steps, done))
         if len(self._writing) < _UNDER_WAY:
-            task = asyncio.create_task(self._write())
-            self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
+            self._writing.add(asyncio.create_task(self._write()))
         await done
 
     async def _write(self) -> None:
-        while self._waiting:
-            if (pause := self._not_before - time.monotonic()) > 0:
-                await asyncio.sleep(pause)
-                continue
-            calls, callers, count = self._take()
-            self._not_before = time.monotonic() + min(_REST * count, _LONGEST_REST)
-            steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
-            try:
-                await self._store.write_in_order(steps)
-            except BaseException as error:  # every caller gets it
-                for caller in callers:
-                    if not caller.done():
-                        caller.set_exception(error)
-            else:
-                for caller in callers:
-                    if not caller.done():
-                        caller.set_result(None)
+        try:
+            while self._waiting:
+                if (pause := self._not_before - time.monotonic()) > 0:
+                    await asyncio.sleep(pause)
+                else:
+                    await self._write_next()
+        finally:
+            # At once: whoever was just told that his rows are there may write again before anything else happens.
+            self._writing.discard(_this_task())
+
+    async def _write_next(self) -> None:
+        calls, callers, count = self._take()
+        self._not_before = time.monotonic() + min(_REST * count, _LONGEST_REST)
+        steps = [[change for some in step for change in some] for step in zip_longest(*calls, fillvalue=())]
+        try:
+            await self._store.write_in_order(steps)
+        except BaseException as error:  # every caller gets it
+            for caller in callers:
+                if not caller.done():
+                    caller.set_exception(error)
+        else:
+            for caller in callers:
+                if not caller.done():
+                    caller.set_result(None)
 
     def _take(self) -> tuple[list[_Steps], list[asyncio.Future[None]], int]:
         calls: list[_Steps] = []
@@ -79,6 +84,12 @@ class Together:
             callers.append(caller)
             count += _length(steps)
         return calls, callers, count
+
+
+def _this_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def _length(steps: _Steps) -> int:

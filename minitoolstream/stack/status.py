@@ -135,4 +135,6 @@ def _seen_by_host(url: str, settings: Settings) -> dict[str, Any]:
     peers = ask(f"{url}/v1/catalog/peers", token=token)
     if peers.status == 200 and isinstance(peers.body, dict) and peers.body.get("peers"):
         seen["peers"] = peers.body["peers"]
+    if peers.status >= 500 and isinstance(peers.body, dict):
+        seen["catalog_problem"] = peers.body.get("error", {}).get("message", "it does not answer")
     return seen

@@ -14,7 +14,7 @@ from minitoolstream.adapters.catalog.cql_session import CqlPlace
 from minitoolstream.adapters.catalog.migrations import Migration, read_migrations
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
-from minitoolstream.config import Settings
+from minitoolstream.config import Settings, load_settings
 from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
@@ -98,6 +98,18 @@ async def test_pins_and_copies_work_on_cassandra(kit: CatalogKit) -> None:
     assert len({one.pin.cid for one in first.pins + rest.pins}) == 12
     kit.advance(120)
     assert (await check_catalog(kit.core, deep=True)).found == []
+
+
+@pytest.mark.parametrize("name", ["datacenter", "home"])
+async def test_a_datacenter_that_is_not_there_is_told(
+    cassandra_server: CassandraServer, tmp_path: Path, name: str
+) -> None:
+    url = {"MTS_CATALOG_DATABASE": cassandra_server.url("nowhere"), f"MTS_CATALOG_{name.upper()}": "nowhere"}
+    store = open_catalog(load_settings({"MTS_HOME": str(tmp_path), **url}, cwd=tmp_path))
+    with pytest.raises(MtsError, match=r"no node up in the datacenter .*nowhere") as caught:
+        await store.migrate()
+    assert caught.value.code == "unavailable"
+    await store.close()
 
 
 async def test_statements_go_to_a_node_that_has_the_row(kit: CatalogKit) -> None:

@@ -251,8 +251,14 @@ def test_a_subject_asks_for_copies_and_readers_get_the_nearest(
         found = client.fetch(subject).messages[0]
         assert (found.url or "").startswith(world.peers["eu"].endpoint)
         assert client.payload(found) == body
-        # The copy goes behind the reader's back: the payload itself is there.
+        # Other bytes of the same length: the content's id tells, and the payload itself is there.
         eu = world.peers["eu"]
+        eu.s3().put_object(Bucket=eu.bucket, Key=f"cid/{cid_of(body)}", Body=body[::-1])
+        assert found.sha256 == cid_of(body).sha256
+        assert client.payload(found) == body
+        client.download(found, tmp_path / "beside a corrupt copy")
+        assert (tmp_path / "beside a corrupt copy").read_bytes() == body
+        # The copy goes behind the reader's back.
         eu.s3().delete_object(Bucket=eu.bucket, Key=f"cid/{cid_of(body)}")
         assert client.payload(found) == body
         client.download(found, tmp_path / "payload")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -355,6 +356,16 @@ def test_a_catalog_without_its_driver_is_refused_before_anything_starts(
     assert "pip install 'minitoolstream[catalog]'" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (home / "data").exists()
+
+
+def test_a_database_whose_driver_is_missing_is_told_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTS_CATALOG_DATABASE", "cql://127.0.0.1:1/x")
+    for module in ("cassandra", "cassandra.query"):
+        monkeypatch.setitem(sys.modules, module, None)
+    result = mts("catalog", "status")
+    assert result.exit_code != 0
+    assert "pip install 'minitoolstream[catalog]'" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("kind", ["pin", "unpin"])

@@ -30,6 +30,7 @@ class Slow:
     def __init__(self) -> None:
         self.steps: list[list[list[str]]] = []
         self.go_on = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
 
     @property
     def batches(self) -> list[list[str]]:
@@ -38,6 +39,7 @@ class Slow:
     async def write_in_order(self, steps: Sequence[Sequence[Change]]) -> None:
         self.steps.append([[change.key[0] for change in step if isinstance(change, Delete)] for step in steps])
         names = self.batches[-1]
+        self.begun.release()
         await self.go_on.wait()
         if "bad" in names:
             raise unavailable("away")
@@ -135,3 +137,22 @@ async def test_who_no_longer_waits_holds_nobody_up() -> None:
     gone.cancel()
     store.go_on.set()
     await stays
+
+
+async def test_whoever_writes_again_when_all_batches_have_just_ended_is_served() -> None:
+    store: Any = Slow()
+    async with Together(store) as writing:
+
+        async def twice() -> None:
+            await writing.write(changes("a"))
+            await writing.write(changes("b"))
+
+        one = asyncio.create_task(twice())
+        await asyncio.sleep(0)
+        other = asyncio.create_task(writing.write(changes("c")))
+        for _ in range(2):
+            await store.begun.acquire()
+        store.go_on.set()  # both end in one turn of the loop
+        async with asyncio.timeout(5):
+            await asyncio.gather(one, other)
+    assert store.batches == [["a"], ["c"], ["b"]]

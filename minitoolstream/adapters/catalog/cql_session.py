@@ -125,6 +125,7 @@ class CqlSession:
 
     async def run(self, text: str) -> list[Any]:
         """A statement of the schema, as it is."""
+        await self._opened()  # which says so where there is no driver
         from cassandra.query import SimpleStatement
 
         return (await self.send(SimpleStatement(text))).rows
@@ -203,10 +204,14 @@ class CqlSession:
 
         where = ", ".join(f"{host}:{port}" for host, port in self.place.hosts)
         if isinstance(error, NoHostAvailable):
-            refused = any(isinstance(one, AuthenticationFailed) for one in dict(error.errors or {}).values())
-            if refused:
+            tried = error.errors if isinstance(error.errors, dict) else {}
+            if any(isinstance(one, AuthenticationFailed) for one in tried.values()):
                 text = f"the catalog's database at {where} refuses the user {self.place.user}"
                 return MtsError("not_configured", f"{text}: set MTS_CATALOG_PASSWORD")
+            if not tried:
+                place = self.place
+                names = f"{place.datacenter} (catalog.datacenter) or {place.home} (catalog.home)"
+                return unavailable(f"the catalog's database at {where} has no node up in the datacenter {names}")
         if isinstance(error, InvalidRequest):
             _log.warning("a statement was refused: %s", error)
             return MtsError("not_configured", "the catalog's tables are not as they should be: `mts catalog migrate`")

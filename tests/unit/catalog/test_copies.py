@@ -22,7 +22,7 @@ from minitoolstream.services.claims import give_up_claim, take_claim
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.hold_content import Reference, hold_content, let_go
 from minitoolstream.services.list_pins import PinFilter, list_pins
-from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin
+from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
 from minitoolstream.services.pin_holders import find_pin
 from minitoolstream.services.place_copies import SLICES, look_at, slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
@@ -125,6 +125,13 @@ async def test_a_pin_that_fails_says_why_until_it_is_there(kit: CatalogKit) -> N
     assert (there.failures, there.again_at) == ([], None)
 
 
+async def test_copies_that_never_were_are_not_counted_as_removed(kit: CatalogKit) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2))
+    await delete_pin(kit.core, ALICE, CID)
+    counts = await run(kit)
+    assert (counts.removed, counts.ended) == (0, 1)
+
+
 async def test_looks_at_what_fails_become_rarer(kit: CatalogKit) -> None:
     await create_pin(kit.core, ALICE, CID, Wish(rf=1))
     looks = [(await run(kit, 1)).looked_at for _ in range(40)]
@@ -207,6 +214,40 @@ async def test_ids_move_to_failed_and_are_in_progress_again_while_they_are_tried
     assert (row["in_progress"], row["failed"], row["actual"]) == (frozenset(), frozenset(), wanted)
     reasons: list[list[str]] = [[], ["no store has its bytes"], ["no store has its bytes"]]
     assert seen == [(wanted, frozenset(), "pinning", why, None) for why in reasons]
+
+
+@pytest.mark.parametrize("how", ["whoever wanted it died", "the other peer went"])
+async def test_a_copy_that_is_there_and_wanted_again_is_not_in_progress_for_ever(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    kit.kit.payloads.client_put("m/x", BODY)
+    copy, once = copy_content.copy_content, [Wish(rf=1)]
+
+    async def lower_and_copy(*args: Any) -> int:
+        if once:
+            await update_pin(kit.core, ALICE, CID, once.pop())
+        return await copy(*args)
+
+    monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", lower_and_copy)
+    await create_pin(kit.core, ALICE, CID, Wish(rf=2, source=f"0 {len(BODY)} m/x"))
+    kit.advance(0.0005)
+    await reconcile_copies(kit.core)
+    row = await placement(kit)
+    assert (len(row["desired"]), len(row["actual"]), row["in_progress"]) == (1, 2, frozenset())
+    if how == "the other peer went":
+        (gone,) = row["desired"]
+        del kit.peers.known[gone]
+    else:
+        kit.core.catalog = Dying(kit.store, 2)
+        with pytest.raises(DiedError):
+            await update_pin(kit.core, ALICE, CID, Wish(rf=2))
+        kit.core.catalog = kit.store
+    for _ in range(5):
+        await run(kit, 5)
+    row = await placement(kit)
+    assert (row["desired"] - row["actual"], row["in_progress"]) == (frozenset(), frozenset())
+    kit.advance(120)
+    assert (await check_catalog(kit.core)).found == []
 
 
 async def test_a_large_corrupt_content_leaves_nothing_behind(kit: CatalogKit, monkeypatch: pytest.MonkeyPatch) -> None:

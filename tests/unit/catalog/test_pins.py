@@ -78,6 +78,18 @@ async def test_what_changes_a_pin_answers_with_what_a_look_at_it_tells(kit: Cata
     await is_told(await update_pin(kit.core, ALICE, cid(1), Wish(rf=3)))
 
 
+async def test_what_an_owner_said_of_a_pin_goes_with_him(kit: CatalogKit) -> None:
+    await hold_content(kit.core, cid(1), Reference("film", 1, frozenset(), "m/film", None, 4))
+    said = Wish(name="mine", metadata={"a": "b"}, tags=frozenset({"t"}), priority=5)
+    await create_pin(kit.core, ALICE, cid(1), said)
+    await delete_pin(kit.core, ALICE, cid(1))
+    left = await find_pin(kit.core, cid(1))
+    assert left is not None
+    assert (left.owner, left.name, left.own_metadata, left.tags, left.priority) == (NOBODY, None, {}, frozenset(), 0)
+    anew, _ = await create_pin(kit.core, BOB, cid(1), Wish())
+    assert (anew.pin.name, anew.pin.priority) == (None, 0)
+
+
 async def test_a_repeated_operation_is_done_once(kit: CatalogKit) -> None:
     first, created = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")
     again, created_again = await create_pin(kit.core, ALICE, cid(1), Wish(rf=1), "op-1")
