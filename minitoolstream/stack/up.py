@@ -74,7 +74,7 @@ class Starter:
         self._secrets = secrets
 
     def run(self, *, quick: bool, catalog: bool) -> None:
-        catalog = catalog or _KEYSPACE in self._state.settings.get("catalog.database", "")
+        catalog = catalog or self._cassandra_data().exists()
         if catalog:
             cassandra.check_driver()
         host = self._prepare()
@@ -167,6 +167,9 @@ class Starter:
         if choice.remark:
             self._console.say(f"! {choice.remark}")
 
+    def _cassandra_data(self) -> Path:
+        return self._load().home / "data" / "cassandra"
+
     def _catalog(self) -> None:
         """Once asked for, it is part of the stack, unless the user names a database of his own."""
         with self._console.step("Cassandra") as step:
@@ -178,7 +181,7 @@ class Starter:
             node, password = catalog_node(self._state), settings.secret("catalog.password")
             program = get_cassandra(update=step.update)
             step.update("starting")
-            data, log = settings.home / "data" / "cassandra", log_file(settings.home, CATALOG)
+            data, log = self._cassandra_data(), log_file(settings.home, CATALOG)
             launch = cassandra.launch(program, node, data=data, log=log)
             outcome = self._supervisor.ensure(CATALOG, launch, lambda: cassandra.is_ready(node), timeout=180)
             cassandra.set_password(node, password)

@@ -35,3 +35,7 @@ def test_the_commands_of_the_page_on_the_catalog_work(stack: Stack) -> None:
     assert f"{stack.status()['object_store']['endpoint']}/copies-eu/cid/" in shown
     assert "nothing to do" in shown  # `up` has migrated it
     assert re.search(r"cql://127.0.0.1:\d+/mts_catalog: 1.0.0, 1.1.0, 1.2.0, 1.3.0, 1.4.0\n", shown)
+    # Another database for once: ours is there again behind it, with what it holds.
+    elsewhere = stack.shell("MTS_CATALOG_DATABASE=sqlite mts up --quick && mts catalog list\n")
+    assert "yours at sqlite" in elsewhere
+    assert "pinned" in stack.shell("mts up --quick && mts catalog list\n")
