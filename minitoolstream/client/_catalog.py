@@ -16,6 +16,8 @@ from minitoolstream.client._upload_calls import JSON
 from minitoolstream.domain.cid import read_cid
 
 _BASE = "/v1/catalog"
+_UNTIL_DONE = 3600.0
+"""Seconds: what looks at all contents takes as long as there are many."""
 _T = TypeVar("_T")
 
 
@@ -115,20 +117,29 @@ class AsyncCatalog:
 
     async def reconcile(self) -> schema.CopiesSettled:
         """Do now what the host does by the clock."""
-        return await self._send("POST", "/reconcile", schema.CopiesSettled, {})
+        return await self._send("POST", "/reconcile", schema.CopiesSettled, {}, timeout=_UNTIL_DONE)
 
     async def check(self, *, deep: bool = False, mend: bool = False) -> schema.Checked:
         """Compare rows with each other, and with `deep` with what peers have."""
-        return await self._send("POST", "/check", schema.Checked, {"deep": deep, "mend": mend})
+        return await self._send("POST", "/check", schema.Checked, {"deep": deep, "mend": mend}, timeout=_UNTIL_DONE)
 
     async def _get(self, path: str, answer: type[_T], query: dict[str, Any]) -> _T:
         return await self._transport.call("GET", _BASE + path, answer, query=query)
 
     async def _send(
-        self, method: str, path: str, answer: type[_T], body: dict[str, Any], *, repeatable: bool = True
+        self,
+        method: str,
+        path: str,
+        answer: type[_T],
+        body: dict[str, Any],
+        *,
+        repeatable: bool = True,
+        timeout: float | None = None,
     ) -> _T:
         given = msgspec.json.encode({name: value for name, value in body.items() if value is not None})
-        return await self._transport.call(method, _BASE + path, answer, body=given, headers=JSON, repeatable=repeatable)
+        return await self._transport.call(
+            method, _BASE + path, answer, body=given, headers=JSON, repeatable=repeatable, timeout=timeout
+        )
 
 
 class Catalog:
