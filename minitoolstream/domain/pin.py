@@ -161,7 +161,7 @@ def status_of(pin: Pin, placement: Mapping[str, Any]) -> int:
         return PINNED
     if (placement.get("reconcile_count") or 0) >= TRIES_BEFORE_FAILED:
         return FAILED
-    # What is wanted is in progress from the beginning, and somebody has looked at it since.
+    # What is wanted is in progress from the beginning: it is under way when somebody has looked at it since.
     begun = desired & placement.get("in_progress", frozenset()) and placement.get("last_reconcile")
     return PINNING if actual or begun else QUEUED
 
