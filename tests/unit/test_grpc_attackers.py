@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,13 +55,24 @@ async def test_requests_that_do_not_come_are_few_and_end(monkeypatch: pytest.Mon
     async with grpc_kit() as kit:
         metadata = (("authorization", f"Bearer {TOKEN}"),)
         unsaid = kit.open.channels[0].stream_unary(f"/minitoolstream.v1.IngressService/{method}")
-        held = asyncio.create_task(_status_of(unsaid(timeout=30, metadata=metadata)))
         request = ingress.PublishRequest(subject="orders")
-        async with asyncio.timeout(10):
-            while await _status_of(kit.clients.ingress.Publish(request)) is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                pass
+        async with asyncio.timeout(20):
+            held = await _one_that_holds_up_others(
+                lambda: unsaid(timeout=30, metadata=metadata), lambda: kit.clients.ingress.Publish(request)
+            )
             assert await held is grpc.StatusCode.DEADLINE_EXCEEDED
         assert (await kit.clients.ingress.Publish(request)).status_code == 0
+
+
+async def _one_that_holds_up_others(
+    unsaid: Callable[[], Any], asked: Callable[[], Any]
+) -> asyncio.Task[grpc.StatusCode | None]:
+    """What is asked may be there first, and the one that says nothing refused in its place."""
+    held = asyncio.create_task(_status_of(unsaid()))
+    while await _status_of(asked()) is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        if held.done():
+            held = asyncio.create_task(_status_of(unsaid()))
+    return held
 
 
 async def _status_of(call: Any) -> grpc.StatusCode | None:
@@ -79,11 +90,11 @@ async def test_questions_after_health_that_do_not_come_are_few_and_end(
     """Nobody needs a token for them, and each may grow to the largest request there is."""
     monkeypatch.setattr("minitoolstream.grpc.open_to_all.ASKING", 1)
     monkeypatch.setattr("minitoolstream.grpc.open_to_all._ASK_SECONDS", 1.0)
-    unsaid = kit.open.channels[0].stream_stream(f"/grpc.health.v1.Health/{method}")(timeout=30)
-    held = asyncio.create_task(_status_of(unsaid.read()))
-    async with asyncio.timeout(10):
-        while await _status_of(kit.clients.health.Check(ASKED)) is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-            pass
+    unsaid = kit.open.channels[0].stream_stream(f"/grpc.health.v1.Health/{method}")
+    async with asyncio.timeout(20):
+        held = await _one_that_holds_up_others(
+            lambda: unsaid(timeout=30).read(), lambda: kit.clients.health.Check(ASKED)
+        )
         assert await held is grpc.StatusCode.DEADLINE_EXCEEDED
     assert (await kit.clients.health.Check(ASKED)).status == SERVING
 
