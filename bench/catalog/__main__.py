@@ -210,6 +210,7 @@ class Bench:
                 there = frozenset("a")
                 changes.append(Put(PLACEMENTS, key, plus={"actual": there}, minus={"in_progress": there}))
             changes += [look_at(pin.cid, self.kit.now), look_again(pin.cid, self.kit.now)]
+            self.kit.advance(0.002)  # one pin after the other
         await self.kit.store.write_each(changes)
         self.kit.advance(5)
 
