@@ -241,7 +241,7 @@ def _pin_text(found: Any) -> str:
         about.append(f"peers    {len(found.placement.desired)} of {found.rf} that are needed: see mts catalog peers")
     reasons = {one.peer_id: f", attempt {one.attempts}: {one.reason}" for one in found.failures}
     about += [f"failed   {peer}{reasons.get(peer, '')}" for peer in found.placement.failed]
-    about += [f"again    {peer}{why}" for peer, why in reasons.items() if peer in found.placement.in_progress]
+    about += [f"retried  {peer}{why}" for peer, why in reasons.items() if peer in found.placement.in_progress]
     if found.again_at:
         about.append(f"again    {found.again_at}")
     lines = {

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from minitoolstream.api.errors import HTTP_STATUS
-from minitoolstream.api.schema_catalog import PinShape, Placed
+from minitoolstream.api.schema_catalog import CopyFailure, PinShape, Placed
 from minitoolstream.cli import output
 from minitoolstream.cli.catalog_commands import _pin_text
 from minitoolstream.cli.main import Group, cli
@@ -227,6 +227,9 @@ def test_a_pin_is_shown_with_what_is_known_of_it() -> None:
     )
     lines = ["bafk", "status   pinning, version 3, owner alice", "copies   1 of 2: eu"]
     assert _pin_text(pin).splitlines() == lines
+    pin.failures = [CopyFailure("us", "it is full", 2, "")]
+    assert _pin_text(pin).splitlines() == [*lines, "retried  us, attempt 2: it is full"]
+    pin.failures = []
     pin.name, pin.size, pin.tags, pin.zones = "film", 0, ["x", "y"], ["eu", "us"]
     known = ["name     film", "size     0 B", "tags     x, y", "zones    eu, us"]
     assert _pin_text(pin).splitlines() == [*lines, *known]

@@ -22,14 +22,14 @@ from minitoolstream.stack import object_store
 from minitoolstream.stack.commands import ignore
 from minitoolstream.stack.console import Console
 from minitoolstream.stack.demo import Samples
-from minitoolstream.stack.http import ask
+from minitoolstream.stack.http import Answer, ask
 from minitoolstream.stack.logs import follow, last_lines
 from minitoolstream.stack.ports import free_port
 from minitoolstream.stack.private_files import private_folder
 from minitoolstream.stack.processes import ProcessId
 from minitoolstream.stack.program import Program
 from minitoolstream.stack.state import Running, State, log_file, save_state
-from minitoolstream.stack.status import status
+from minitoolstream.stack.status import _seen_by_host, status
 
 
 @pytest.fixture
@@ -205,6 +205,17 @@ def test_a_part_that_does_not_answer_has_a_plain_line_and_the_exit_code_says_so(
     assert "finished lately: 3" in shown.stdout
     assert "`mts up` starts it again" in shown.stdout
     assert "{" not in shown.stdout
+
+
+def test_a_catalog_that_cannot_be_used_is_told_with_the_reason(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "http://h/v1/status": Answer(200, {}),
+        "http://h/v1/catalog/peers": Answer(503, {"error": {"code": "unavailable", "message": "its database is away"}}),
+    }
+    monkeypatch.setattr("minitoolstream.stack.status.ask", lambda url, **_: answers[url])
+    seen = _seen_by_host("http://h", load_settings({"MTS_HOME": str(home)}, cwd=home.parent))
+    monkeypatch.setattr("minitoolstream.stack.status.status", lambda _settings: {**running(home), **seen})
+    assert "! the content catalog cannot be used: its database is away\n" in mts("status").stdout
 
 
 def test_what_did_not_fit_is_shown_with_its_time_and_cannot_steer_the_terminal(
