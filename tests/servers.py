@@ -139,13 +139,23 @@ class CassandraServer(Server):
         return cassandra.is_ready(self.node)
 
 
+MOST_TOMBSTONES = 1000
+
+
 def start_cassandra(folder: Path, node: cassandra.Node | None = None) -> CassandraServer:
-    """Without passwords and with little memory, unless `node` says otherwise."""
+    """Without passwords, with little memory and little patience for remains, unless `node` says otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
     jars = find_cassandra()
     assert jars, "Cassandra is missing: these tests need it; `make test` gets it"
     if node is None:
-        node = cassandra.Node("127.0.0.1", free_port(), free_port(), heap=320 * cassandra.MIB, password=False)
+        node = cassandra.Node(
+            "127.0.0.1",
+            free_port(),
+            free_port(),
+            heap=320 * cassandra.MIB,
+            password=False,
+            most_tombstones=MOST_TOMBSTONES,
+        )
     launch = cassandra.launch(get_cassandra(), node, data=folder / "cassandra", log=folder / "cassandra.log")
     server = CassandraServer(launch, node=node)
     server.start()

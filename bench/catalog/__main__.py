@@ -201,6 +201,7 @@ class Bench:
 
     async def _wanted(self, pins: Sequence[Pin], *, from_peer: bool) -> None:
         """Rows as whoever pins leaves them: one copy is missing, at the peer b."""
+        first: list[Put] = []
         changes: list[Change] = []
         for pin in pins:
             desired = frozenset("ab" if from_peer else "b")
@@ -209,8 +210,10 @@ class Bench:
                 key = dict(zip(PLACEMENTS.key, pin.key, strict=True))
                 there = frozenset("a")
                 changes.append(Put(PLACEMENTS, key, plus={"actual": there}, minus={"in_progress": there}))
-            changes += [look_at(pin.cid, self.kit.now), look_again(pin.cid, self.kit.now)]
+            first.append(look_at(pin.cid, self.kit.now))
+            changes += look_again(first[-1], self.kit.now)
             self.kit.advance(0.002)  # one pin after the other
+        await self.kit.store.write_each(first)
         await self.kit.store.write_each(changes)
         self.kit.advance(5)
 

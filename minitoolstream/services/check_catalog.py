@@ -73,7 +73,7 @@ class _Check:
                 self.report.placements += 1
                 if there is None and self._old(row["updated_at"]):
                     cid = read_binary(row["cid_bin"])
-                    await self._tell("placement without a pin", cid, [look_at(cid, self._now)])
+                    await self._tell("placement without a pin", cid, [look_at(cid, self._core.wall())])
         async for rows in _all(self._core, BY_PEER):
             placements = await self._core.catalog.get_many(PLACEMENTS, [_key(row) for row in rows])
             for row, placement in zip(rows, placements, strict=True):
@@ -119,7 +119,7 @@ class _Check:
             self.report.mended += 1
 
     async def _pin(self, pin: Pin, placement: Row | None) -> None:
-        look: list[Change] = [look_at(pin.cid, self._now)]
+        look: list[Change] = [look_at(pin.cid, self._core.wall())]
         if pin.ended:
             await self._tell("unpinned, and still there", pin.cid, look)
             return
@@ -136,7 +136,7 @@ class _Check:
 
     async def _drift(self, pin: Pin, placement: Row) -> None:
         desired, actual = placement["desired"], placement["actual"]
-        look: list[Change] = [look_at(pin.cid, self._now)]
+        look: list[Change] = [look_at(pin.cid, self._core.wall())]
         if len(desired) < pin.rf:
             about = f"{len(actual)} of {pin.rf} copies: other peers are lost, full, or not of its zones"
             await self._tell("too few peers", pin.cid, [], about)  # a peer that comes has them looked at

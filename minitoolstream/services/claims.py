@@ -11,10 +11,10 @@ SECONDS = 60.0
 """How long a claim lasts unless it is taken again."""
 
 
-async def take_claim(core: Core, name: str, holder: str) -> bool:
-    """Also for longer, by who has it. False while another has it."""
+async def take_claim(core: Core, name: str, holder: str, place: str | None = None) -> bool:
+    """Also for longer, by who has it, and then with the place where its work is. False while another has it."""
     now = core.wall()
-    row = {"name": name, "holder": holder, "until": now + timedelta(seconds=SECONDS)}
+    row = {"name": name, "holder": holder, "until": now + timedelta(seconds=SECONDS), **_place(place)}
     # Most have been claimed before: a look costs less than a condition that does not hold.
     there = await core.catalog.get(CLAIMS, (name,)) or await core.catalog.put_new(CLAIMS, row)
     if there is None:
@@ -25,9 +25,14 @@ async def take_claim(core: Core, name: str, holder: str) -> bool:
     return await core.catalog.put_if(CLAIMS, row, expected) is None
 
 
-async def give_up_claim(core: Core, name: str, holder: str) -> None:
-    now = core.wall()
-    await core.catalog.put_if(CLAIMS, {"name": name, "holder": holder, "until": now}, {"holder": holder})
+async def give_up_claim(core: Core, name: str, holder: str, place: str | None = None) -> None:
+    row = {"name": name, "holder": holder, "until": core.wall(), **_place(place)}
+    await core.catalog.put_if(CLAIMS, row, {"holder": holder})
+
+
+def _place(place: str | None) -> dict[str, str]:
+    """None leaves it as it is."""
+    return {} if place is None else {"place": place}
 
 
 async def end_claim(core: Core, name: str, holder: str) -> None:

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 from minitoolstream.domain.catalog_tables import TTL_QUEUE
 from minitoolstream.domain.cid import read_binary
-from minitoolstream.domain.pin import Pin, buckets_between, ttl_bucket
-from minitoolstream.ports.catalog import Delete, Row
-from minitoolstream.services.claims import give_up_claim, place_of, set_place, take_claim
+from minitoolstream.domain.pin import Pin, buckets_between
+from minitoolstream.ports.catalog import Delete, Key, Row
+from minitoolstream.services.claims import give_up_claim, place_of, take_claim
 from minitoolstream.services.core import Core
+from minitoolstream.services.due_windows import Seen, is_whole, read_seen, windows
 from minitoolstream.services.manage_pins import end_pin
 from minitoolstream.services.pin_holders import find_pin
 
@@ -18,7 +19,7 @@ NAME = "expiry"
 _PAGE = 200
 _FIRST_LOOK_BACK = timedelta(days=31)
 _STILL_COMING = timedelta(hours=1)
-"""A pin may be written for an hour that has begun, or ended, a moment ago."""
+"""What comes for an hour that has begun, or ended, a moment ago is found when all of the queue is looked at."""
 
 
 async def expire_pins(core: Core) -> int:
@@ -26,29 +27,33 @@ async def expire_pins(core: Core) -> int:
     holder, now = secrets.token_hex(8), core.wall()
     if not await take_claim(core, NAME, holder):
         return 0
-    expired = 0
+    expired, place = 0, None
     try:
-        text = await place_of(core, NAME)
-        first = datetime.fromisoformat(text) if text else now - _FIRST_LOOK_BACK
-        for bucket in buckets_between(first, now):
-            expired += await _expire_bucket(core, bucket, now)
-            if not await take_claim(core, NAME, holder):
-                break
-        else:
-            await set_place(core, NAME, holder, ttl_bucket(now - _STILL_COMING).isoformat())
+        seen = read_seen(await place_of(core, NAME))
+        back = seen.upto - _STILL_COMING if seen is not None else now - _FIRST_LOOK_BACK
+        for begin, end in windows(seen, now, back):
+            assert begin is not None
+            for bucket in buckets_between(begin, end):
+                # What was over when it was written stands before all others.
+                expired += await _expire_until(core, bucket, (), min(bucket, end))
+                expired += await _expire_until(core, bucket, (max(begin, bucket),), end)
+                if not await take_claim(core, NAME, holder):
+                    return expired
+        place = str(Seen(now, now if seen is None or is_whole(seen, now) else seen.whole))
     finally:
-        await give_up_claim(core, NAME, holder)
+        await give_up_claim(core, NAME, holder, place)
     return expired
 
 
-async def _expire_bucket(core: Core, bucket: datetime, now: datetime) -> int:
+async def _expire_until(core: Core, bucket: datetime, after: Key, until: datetime) -> int:
     expired = 0
-    while entries := await core.catalog.page(TTL_QUEUE, (bucket,), _PAGE, until=(now,)):
+    while entries := await core.catalog.page(TTL_QUEUE, (bucket,), _PAGE, after=after, until=(until,)):
         for entry in entries:
             expired += await _expire(core, entry)
         await core.catalog.write_each(
             [Delete(TTL_QUEUE, (bucket, entry["ttl"], entry["cid_bin"])) for entry in entries]
         )
+        after = (entries[-1]["ttl"], entries[-1]["cid_bin"])
     return expired
 
 

@@ -102,8 +102,8 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
             forgotten = True
             return 0, 0
         copies = await copies_of(core, subject)
-        place = await _begin_again(core, row, copies)
-        held = await _hold_new(core, subject, place, copies, keep) if copies else 0
+        row = await _begin_again(core, row, copies)
+        held = await _hold_new(core, subject, int(row["next_sequence"] or 1), copies, keep) if copies else 0
         gone, all_gone = await _let_go_old(core, row, keep, everything=copies is None)
         if copies is None and all_gone and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
             # Not when it was noted again meanwhile: then its setting is coming, or there.
@@ -123,15 +123,19 @@ async def copies_of(core: Core, subject: str) -> Copies | None:
         return None
 
 
-async def _begin_again(core: Core, row: Row, copies: Copies | None) -> int:
-    """Where its messages are followed from: the first again when other copies are asked for than before, or none, so
+async def _begin_again(core: Core, row: Row, copies: Copies | None) -> Row:
+    """From where its messages are followed: the first again when other copies are asked for than before, or none, so
     that those which were let go are held when they are asked for again. Written before anything is let go."""
-    place = int(row["next_sequence"] or 1)
     wanted = {"rf": copies.rf, "zones": frozenset(copies.zones or ())} if copies else {"rf": None, "zones": frozenset()}
-    if any(row[name] != value for name, value in wanted.items()):
-        place = 1
-        await core.catalog.write([Put(SUBJECTS, {**_place(row["subject"], place), **wanted})])
-    return place
+    if all(row[name] == value for name, value in wanted.items()):
+        return row
+    first = int(row["first_sequence"] or 1)
+    if first > 1:
+        page = await core.metadata.get_messages(row["subject"], 0, 1)
+        first = min([first, *(extent.sequence - extent.count + 1 for extent in page.extents)])
+    changed = {**_place(row["subject"], 1), "first_sequence": first, **wanted}
+    await core.catalog.write([Put(SUBJECTS, changed)])
+    return {**row, **changed}
 
 
 def _place(subject: str, sequence: int) -> Row:
@@ -167,18 +171,34 @@ async def _each(act: Callable[[T], Awaitable[bool]], items: Iterable[T]) -> list
 
 
 async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) -> int:
-    """Messages whose digests somebody computed; what is wrong, the copy finds out. How many hold their content now."""
+    """Messages whose digests somebody computed; what is wrong, the copy finds out. How many hold their content now.
+
+    Whoever lets go of messages passes each place once: what went while it was noted is let go here, or when this is
+    repeated."""
     copies = await copies_of(core, subject)
     held = 0
     for sequence, digest in digests.items() if copies else ():
         extent = await core.metadata.get_message(sequence)
-        if extent is None or extent.subject != subject or extent.missing or extent.unverified:
-            continue
-        assert copies is not None
-        (placed,) = messages_of(extent)
-        await _note(core, placed, cid_of_sha256(digest), copies)
-        held += 1
+        there = extent is not None and extent.subject == subject
+        if extent is not None and there and not extent.missing and not extent.unverified:
+            assert copies is not None
+            (placed,) = messages_of(extent)
+            await _note(core, placed, cid_of_sha256(digest), copies)
+            there = await core.metadata.get_message(sequence) is not None
+            held += there
+        if not there:
+            await _let_go_told(core, subject, sequence)
+    if held and await copies_of(core, subject) is None:
+        for sequence in digests:
+            await _let_go_told(core, subject, sequence)
+        return 0
     return held
+
+
+async def _let_go_told(core: Core, subject: str, sequence: int) -> None:
+    entry = await core.catalog.get(REFS_BY_SUBJECT, (subject, part_of(sequence), sequence))
+    if entry is not None:
+        await let_go_of(core, subject, entry)
 
 
 async def _note(core: Core, placed: Placed, cid: Cid, copies: Copies) -> None:
@@ -226,21 +246,31 @@ async def hold_again(core: Core, cid: Cid, reference: str) -> None:
 
 async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> tuple[int, bool]:
     """How many, and whether that is all. Messages go from the head of their subject: what lies before its first one is
-    gone. With `everything`, also those whose digests somebody told before they were followed."""
+    gone. With `everything`, also those whose digests somebody told before they were followed. What was let go is not
+    read over again: `first_sequence` says where it ends."""
     subject, first, over = row["subject"], int(row["first_sequence"] or 1), time.monotonic() + _TURN
     page = await core.metadata.get_messages(subject, 0, 1)
     there = [extent.sequence - extent.count + 1 for extent in page.extents]
     end = page.watermark + 1 if everything else min([*there, page.next_sequence])
     gone = 0
     for part in range(part_of(first), part_of(max(first, end - 1)) + 1):
-        while entries := await core.catalog.page(REFS_BY_SUBJECT, (subject, part), _PAGE, until=(end - 1,)):
+        while entries := await core.catalog.page(
+            REFS_BY_SUBJECT, (subject, part), _PAGE, after=(first - 1,), until=(end - 1,)
+        ):
             await _each(lambda entry: let_go_of(core, subject, entry), entries)
-            gone += len(entries)
-            if not await keep() or time.monotonic() > over:
+            gone, first = gone + len(entries), entries[-1]["sequence"] + 1
+            if not await keep():
                 return gone, False
-    if end > first and not everything:  # else they may be held again
-        await core.catalog.write([Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": end})])
+            await core.catalog.write([_first(subject, first)])
+            if time.monotonic() > over:
+                return gone, False
+    if end > first:
+        await core.catalog.write([_first(subject, end)])
     return gone, True
+
+
+def _first(subject: str, sequence: int) -> Put:
+    return Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": sequence})
 
 
 async def let_go_of(core: Core, subject: str, entry: Row) -> bool:

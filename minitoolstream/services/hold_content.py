@@ -44,7 +44,8 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
         "size": reference.size,
         "created_at": now,
     }
-    await core.catalog.write([look_at(cid, now), Put(REFS, row)])
+    first = look_at(cid, now)
+    await core.catalog.write([first, Put(REFS, row)])
     for _ in range(TRIES):
         before = await find_pin(core, cid)
         refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
@@ -55,12 +56,12 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
             fresh = with_needs(fresh, refs)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 await count(core, cid, 1, reference.size)
-                return await _follow(core, fresh, None)
+                return await _follow(core, fresh, None, first)
             continue
         after = with_needs(_revived(before), refs)
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
-            return await _follow(core, after, before)
+            return await _follow(core, after, before, first)
     raise busy(cid)
 
 
@@ -68,7 +69,8 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
     """These messages are gone. True when nobody holds the content any more: its copies go."""
     now = core.wall()
     deletes: list[Change] = [Delete(REFS, (cid.binary, name)) for name in names]
-    await core.catalog.write([look_at(cid, now), *deletes])
+    first = look_at(cid, now)
+    await core.catalog.write([first, *deletes])
     for _ in range(TRIES):
         before = await find_pin(core, cid)
         if before is None or before.ended:
@@ -79,8 +81,7 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
             rows: list[Change] = [unlisted(before)] if after.ended else []
-            again = look_again(cid, core.wall())
-            await core.catalog.write([*rows, event(cid, now, "let go", "expiry"), again])
+            await core.catalog.write([*rows, event(cid, now, "let go", "expiry"), *look_again(first, core.wall())])
             return after.ended
     raise busy(cid)
 
@@ -89,6 +90,6 @@ def _revived(pin: Pin) -> Pin:
     return replace(released(pin), status=QUEUED, metadata={}) if pin.ended else pin
 
 
-async def _follow(core: Core, pin: Pin, before: Pin | None) -> None:
-    changes, _ = await followers(core, pin, before)
+async def _follow(core: Core, pin: Pin, before: Pin | None, first: Put) -> None:
+    changes, _ = await followers(core, pin, before, first)
     await core.catalog.write(changes)

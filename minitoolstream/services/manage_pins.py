@@ -27,7 +27,7 @@ from minitoolstream.domain.pin import (
     status_of,
 )
 from minitoolstream.domain.placement import Peer, check_rf, next_look
-from minitoolstream.ports.catalog import Change, Row
+from minitoolstream.ports.catalog import Change, Put, Row
 from minitoolstream.services.core import Core
 from minitoolstream.services.operations import Operation
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, released, with_needs
@@ -111,10 +111,10 @@ async def _create(core: Core, actor: Actor, cid: Cid, wish: Wish, operation: Ope
         answer = await operation.begin()
     if answer is not None:
         return await get_pin(core, actor, cid), bool(answer["created"])
-    await _plan(core, cid, wish)
+    first = await _plan(core, cid, wish)
     pin, before = await _write_new(core, actor, cid, wish, there=there, peers=peers)
     created = before is None or before.owner == NOBODY or before.ended
-    changes, placement = await followers(core, pin, before, peers)
+    changes, placement = await followers(core, pin, before, first, peers)
     at = max(pin.updated_at, pin.created_at)  # its owner sees what was done since it was made
     written = core.catalog.write([*changes, event(cid, at, "pinned", actor.owner, rf=pin.rf)])
     await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
@@ -155,7 +155,7 @@ async def update_pin(
     _check_again(before, wish, peers)
     if await operation.begin() is not None:
         return await get_pin(core, actor, cid)
-    await _plan(core, cid, wish)
+    first = await _plan(core, cid, wish)
     for _ in range(TRIES):
         after = _changed(core, before, wish, await refs_of(core, cid))
         if await change_pin(core, before, after):
@@ -163,7 +163,7 @@ async def update_pin(
         before = await _own(core, actor, cid, version)
     else:
         raise busy(cid)
-    changes, placement = await followers(core, after, before, peers)
+    changes, placement = await followers(core, after, before, first, peers)
     await core.catalog.write([*changes, event(cid, now, "updated", actor.owner)])
     await operation.done(version=after.version)
     return PinState(after, placement)
@@ -193,15 +193,15 @@ async def delete_pin(
 async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[Pin], object]) -> bool:
     """The owner's hold ends. False when the pin had changed, and `check`, called with it as it is, let it be."""
     now = core.wall()
-    await core.catalog.write([look_at(pin.cid, now)])
+    first = look_at(pin.cid, now)
+    await core.catalog.write([first])
     for _ in range(TRIES):
         refs = await refs_of(core, pin.cid)
         after = replace(released(pin), version=next_version(pin.version), updated_at=now)
         after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
         if await change_pin(core, pin, after):
             rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
-            again = look_again(pin.cid, core.wall())
-            await core.catalog.write([*rows, event(pin.cid, now, what, actor), again])
+            await core.catalog.write([*rows, event(pin.cid, now, what, actor), *look_again(first, core.wall())])
             return True
         found = await find_pin(core, pin.cid)
         if found is None or found.ended:
@@ -236,13 +236,15 @@ def _anothers(cid: Cid) -> MtsError:
     return MtsError("forbidden", f"{cid} is pinned by another owner")
 
 
-async def _plan(core: Core, cid: Cid, wish: Wish) -> None:
-    """What must not be forgotten is written before the pin itself."""
+async def _plan(core: Core, cid: Cid, wish: Wish) -> Put:
+    """What must not be forgotten is written before the pin itself. The reconciler's entry is returned."""
     now = core.wall()
-    ahead: list[Change] = [look_at(cid, now)]
+    first = look_at(cid, now)
+    ahead: list[Change] = [first]
     if wish.expires_at is not None:
         ahead.append(expires(cid, wish.expires_at, now))
     await core.catalog.write(ahead)
+    return first
 
 
 def _is_own(actor: Actor, pin: Pin | None) -> bool:

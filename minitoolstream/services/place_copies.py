@@ -40,14 +40,20 @@ def slice_of(cid: Cid) -> int:
 
 def look_at(cid: Cid, due: datetime) -> Put:
     """The reconciler shall look at it. Written before what it is about: whoever dies in between leaves work behind,
-    never a pin that nobody looks after."""
-    return Put(QUEUE, {"slice": slice_of(cid), "due": due, "cid_bin": cid.binary})
+    never a pin that nobody looks after. At an even millisecond."""
+    return Put(QUEUE, {"slice": slice_of(cid), "due": _even(due), "cid_bin": cid.binary})
 
 
-def look_again(cid: Cid, now: datetime) -> Put:
-    """Behind a change of its pin: a reconciler that read the pin as it was may be about to end the entry before. At
-    another moment, so that it does not end this one."""
-    return look_at(cid, soon(now, 0.001))
+def look_again(first: Put, now: datetime) -> list[Change]:
+    """Behind a change of its pin, in the place of the entry before it: a reconciler that met that one, and read the pin
+    as it was, ends it and not this one. At an odd millisecond: of many who change a pin at once, none ends what another
+    wrote behind its change."""
+    again = {**first.row, "due": soon(_even(now), -0.001)}
+    return [Put(QUEUE, again), Delete(QUEUE, tuple(first.row[name] for name in QUEUE.key))]
+
+
+def _even(moment: datetime) -> datetime:
+    return moment.replace(microsecond=moment.microsecond // 2000 * 2000)
 
 
 def expires(cid: Cid, at: datetime, now: datetime) -> Put:
@@ -121,9 +127,9 @@ def assigned(
 
 
 async def followers(
-    core: Core, pin: Pin, before: Pin | None, peers: Sequence[Peer] | None = None
+    core: Core, pin: Pin, before: Pin | None, first: Put, peers: Sequence[Peer] | None = None
 ) -> tuple[list[Change], Row]:
-    """The rows that follow a pin, and its placement as they make it."""
+    """The rows that follow a pin, and its placement as they make it. `first`: the queue's entry of before."""
     now = core.wall()
     placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
     had = frozenset(placement.get("desired", ()))
@@ -133,7 +139,7 @@ async def followers(
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
     placement |= {"desired": desired, "in_progress": placement.get("in_progress", frozenset()) | (desired ^ had)}
-    return [*changes, *listed(pin), look_again(pin.cid, now)], placement
+    return [*changes, *listed(pin), *look_again(first, now)], placement
 
 
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:

@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Container
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
 
-from minitoolstream.domain.catalog_tables import PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
+from minitoolstream.domain.catalog_tables import CLAIMS, PERFORMANCE, PINS, PLACEMENTS, QUEUE, STATS
 from minitoolstream.domain.cid import read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import day_of, pin_of
 from minitoolstream.ports.catalog import Put, Row
 from minitoolstream.services.claims import SECONDS, give_up_claim, take_claim
 from minitoolstream.services.core import Core
+from minitoolstream.services.due_windows import Seen, is_whole, read_seen, windows
 from minitoolstream.services.place_copies import ALL, SLICES, live_peers
 from minitoolstream.services.settle_copies import Content, Counts, Run
 from minitoolstream.services.watch_peers import watch_peers
@@ -25,21 +27,24 @@ from minitoolstream.services.write_together import Together
 AT_ONCE = 16
 """Copies on their way. Each holds up to 8 MiB, a large one twice as much."""
 _LARGE_AT_ONCE = 8
-_IN_A_SLICE = 64
+_READ_AT_ONCE = 4
+"""Pages: more would wake more of the engine's threads, not make it faster."""
+_IN_A_SLICE = 128
 """Contents that are under way at once: rows wait for the engine, copies for the stores, and neither takes the other's
 place."""
-_PAGE = 32
+_PAGE = 64
 """Entries of a slice: the next are read while these are copied, so the first should not be long in coming."""
 
 
 @dataclass(slots=True)
 class _Share:
-    """Slices that are ours until `ends`, by the steady clock."""
+    """Slices that are ours until `ends`, by the steady clock, and how far each is."""
 
     core: Core
     holder: str
     slices: list[int] = field(default_factory=list)
     ends: float = 0.0
+    seen: dict[int, Seen | None] = field(default_factory=dict)
 
     async def take(self) -> None:
         """Of slices in which something is due; then, those that it has, for longer. What has lapsed is given up for
@@ -49,16 +54,41 @@ class _Share:
             return
         wanted = self.slices or await self._due()
         began = time.monotonic()
-        taken = await asyncio.gather(*(take_claim(self.core, _name(number), self.holder) for number in wanted))
+        taken = await asyncio.gather(
+            *(take_claim(self.core, _name(number), self.holder, self._place(number)) for number in wanted)
+        )
         self.slices = [number for number, got in zip(wanted, taken, strict=True) if got]
         self.ends = began + SECONDS
 
     async def _due(self) -> list[int]:
-        until = (self.core.wall(),)
-        firsts = await asyncio.gather(
-            *(self.core.catalog.page(QUEUE, (number,), 1, until=until) for number in range(SLICES))
-        )
-        return [number for number, first in enumerate(firsts) if first]
+        names = [(_name(number),) for number in range(SLICES)]
+        claims = await self.core.catalog.get_many(CLAIMS, names)
+        places = [read_seen(row["place"]) if row else None for row in claims]
+        now = self.core.wall()
+
+        async def is_due(number: int, seen: Seen | None) -> bool:
+            if is_whole(seen, now):
+                return True
+            ((after, until),) = windows(seen, now)
+            return bool(await self.core.catalog.page(QUEUE, (number,), 1, after=(after,), until=(until,)))
+
+        due = await asyncio.gather(*(is_due(*one) for one in enumerate(places)))
+        self.seen = {number: seen for number, seen in enumerate(places) if due[number]}
+        return list(self.seen)
+
+    def _place(self, number: int) -> str | None:
+        seen = self.seen.get(number)
+        return None if seen is None else str(seen)
+
+    def note(self, number: int, upto: datetime, *, whole: datetime | None = None) -> None:
+        """What was due until then has ended; it is kept when the claim is taken for longer, and with its end."""
+        seen = self.seen[number]
+        if whole is not None:
+            self.seen[number] = Seen(upto, whole)
+        elif seen is not None:
+            self.seen[number] = replace(seen, upto=upto)
+        else:
+            self.seen[number] = Seen(upto)
 
     async def keep(self) -> None:
         """What is another's by now is not taken again: its contents were read before."""
@@ -68,7 +98,9 @@ class _Share:
                 await self.take()
 
     async def give_up(self) -> None:
-        await asyncio.gather(*(give_up_claim(self.core, _name(number), self.holder) for number in self.slices))
+        await asyncio.gather(
+            *(give_up_claim(self.core, _name(number), self.holder, self._place(number)) for number in self.slices)
+        )
 
     def has(self, number: int, seconds: float = 0) -> bool:
         """And still will have `seconds` from now."""
@@ -102,7 +134,7 @@ async def reconcile_copies(core: Core) -> Counts:
     peers = await live_peers(core)
     async with _claimed(core) as share, Together(core.catalog) as writing:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large)
+        run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large, asyncio.Semaphore(_READ_AT_ONCE))
         slices = (_slice(share, number, run) for number in list(share.slices))
         # The claim is kept until all have ended, also when one fails; and what was done counts.
         ended = await asyncio.gather(*slices, return_exceptions=True)
@@ -123,39 +155,52 @@ def _first_of(problem: BaseException) -> BaseException:
 async def _slice(share: _Share, number: int, run: Run) -> None:
     """Page by page: rows of the next are read and its copies begun while contents of those before are still written."""
     core = share.core
-    after: tuple[object, ...] = ()
-    due = core.wall()
-    under_way: set[bytes] = set()
+    now = core.wall()
+    whole = is_whole(share.seen[number], now)
+    under_way: dict[bytes, datetime] = {}
     places = asyncio.Semaphore(_IN_A_SLICE)
+    left = now
+    """The earliest entry that the next run must meet again, if there is any."""
 
     async def settle(content: Content) -> None:
+        nonlocal left
         try:
             if share.has(number):
                 await content.settle()
         finally:
-            under_way.discard(content.cid.binary)
+            due = under_way.pop(content.cid.binary)
+            left = left if content.ended else min(left, due)
             places.release()
 
     async with asyncio.TaskGroup() as running:
-        while True:
-            entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(due,))
-            page = await _contents(run, _by_content(entries, under_way))
-            if not share.has(number):
-                break
-            steps = zip(*(content.begin() for content in page), strict=True)
-            await run.writing.write(*(list(chain(*step)) for step in steps))
-            for content in page:
-                await places.acquire()
-                under_way.add(content.cid.binary)
-                running.create_task(settle(content))
-            if len(entries) < _PAGE:
-                break
-            after = (entries[-1]["due"], entries[-1]["cid_bin"])
+        for begin, end in windows(share.seen[number], now):
+            after: tuple[object, ...] = () if begin is None else (begin,)
+            more = True
+            while more:
+                await run.writing.turn()
+                async with run.reading:
+                    entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(end,))
+                    # One that is under way already is met by the next run.
+                    left = min([left, *(entry["due"] for entry in entries if entry["cid_bin"] in under_way)])
+                    page = await _contents(run, _by_content(entries, under_way))
+                if not share.has(number):
+                    return
+                steps = zip(*(content.begin() for content in page), strict=True)
+                await run.writing.write(*(list(chain(*step)) for step in steps))
+                for content in page:
+                    await places.acquire()
+                    under_way[content.cid.binary] = content.entries[0]["due"]
+                    running.create_task(settle(content))
+                more = len(entries) == _PAGE
+                if more:
+                    after = (entries[-1]["due"], entries[-1]["cid_bin"])
+                    share.note(number, min([left, entries[-1]["due"], *under_way.values()]))
+    if share.has(number):
+        share.note(number, left, whole=now if whole else None)
 
 
-def _by_content(entries: list[Row], under_way: set[bytes]) -> dict[bytes, list[Row]]:
-    """A content that was queued twice is settled once: its rows are read behind all of its entries. One that is under
-    way already is met by the next run."""
+def _by_content(entries: list[Row], under_way: Container[bytes]) -> dict[bytes, list[Row]]:
+    """A content that was queued twice is settled once: its rows are read behind all of its entries."""
     found: dict[bytes, list[Row]] = {}
     for entry in entries:
         if entry["cid_bin"] not in under_way:

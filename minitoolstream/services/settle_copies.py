@@ -65,6 +65,7 @@ class Run:
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
+    reading: asyncio.Semaphore
     patience: Patience = field(default_factory=Patience)
     counts: Counts = field(default_factory=Counts)
 
@@ -84,6 +85,8 @@ class Content:
     wanted: frozenset[str] = _NONE
     changed: bool = False
     """Somebody has changed the pin since it was read."""
+    ended: bool = False
+    """Its entries of the queue are to be met no more."""
 
     @property
     def core(self) -> Core:
@@ -149,6 +152,7 @@ class Content:
         last = self.entries[-1]["due"]
         if self.now - last >= _MAYBE_COMING:
             await self.run.writing.write(self._done())
+            self.ended = True
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
@@ -168,8 +172,9 @@ class Content:
                 if error.details.get("at_target"):
                     patience.failed(name, error)
 
-        # One alone needs no task of its own.
-        await (asyncio.gather(*map(copy, missing)) if len(missing) > 1 else copy(*missing))
+        with self.run.writing.coming():
+            # One alone needs no task of its own.
+            await (asyncio.gather(*map(copy, missing)) if len(missing) > 1 else copy(*missing))
         self.counts.copied += len(self.sizes)
         self.counts.failed += len(self.problems)
         self.counts.bytes += sum(self.sizes.values())
@@ -261,6 +266,7 @@ class Content:
         later = [] if pause is None else [look_at(self.cid, soon(self.now, pause))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
         await self.run.writing.write([*by_peer, *later], [placement], self._done())
+        self.ended = True
 
     async def _leave(self, made: frozenset[str]) -> None:
         """Another may have settled it since. What was made is named, and whoever looks next decides about it."""
@@ -306,6 +312,7 @@ class Content:
                 return
             changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
         await self.core.catalog.write([*changes, *self._done()])
+        self.ended = True
         if pin is not None:
             self.counts.ended += 1
             await count(self.core, self.cid, -1, -(self._size or 0))

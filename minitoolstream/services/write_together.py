@@ -1,11 +1,13 @@
-"""Rows that many write at once, in few batches: a round trip costs the engine more than a row does."""
+"""Rows that many write at once, in few batches: a round trip costs the engine more than a row does, and so does each
+time that it must begin anew."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Self
 
@@ -13,7 +15,7 @@ from minitoolstream.ports import CatalogStore
 from minitoolstream.ports.catalog import Change
 
 _UNDER_WAY = 2
-_REST, _LONGEST_REST = 0.002, 0.2
+_REST, _LONGEST_REST = 0.002, 0.5
 """Seconds from a batch's beginning to the next, for each of its changes, and the most: what wakes an engine for a few
 rows costs it more than they do. The more there is to write, the more goes together; what is alone does not wait."""
 _MOST = 2000
@@ -31,6 +33,8 @@ class Together:
         self._waiting: deque[tuple[_Steps, asyncio.Future[None]]] = deque()
         self._writing: set[asyncio.Task[None]] = set()
         self._not_before = 0.0
+        self._coming = 0
+        self._nothing_comes = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,12 +52,30 @@ class Together:
             self._writing.add(asyncio.create_task(self._write()))
         await done
 
+    @contextlib.contextmanager
+    def coming(self) -> Iterator[None]:
+        """Around what ends in a call of `write`: as long as there is any, others wait for it a moment."""
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+            if not self._coming:
+                self._nothing_comes.set()
+
+    async def turn(self) -> None:
+        """The moment at which the next batch begins: whoever reads then finds the engine awake."""
+        while self._coming and (pause := self._not_before - time.monotonic()) > 0:
+            self._nothing_comes.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._nothing_comes.wait()
+
     async def _write(self) -> None:
         try:
             while self._waiting:
-                if (pause := self._not_before - time.monotonic()) > 0:
-                    await asyncio.sleep(pause)
-                else:
+                await self.turn()
+                if self._waiting:  # else the other has taken it
                     await self._write_next()
         finally:
             # At once: whoever was just told that his rows are there may write again before anything else happens.

@@ -35,6 +35,8 @@ class Node:
     heap: int = 512 * MIB
     password: bool = True
     """Whether clients must log in; the first user is `cassandra`, with this as its password."""
+    most_tombstones: int = 100_000
+    """A read that meets more remains of deleted rows is refused."""
 
 
 def launch(program: Program, node: Node, *, data: Path, log: Path) -> Launch:
@@ -151,6 +153,8 @@ def _settings(node: Node, data: Path) -> dict[str, object]:
         "hinted_handoff_enabled": True,
         "max_hints_delivery_threads": 2,
         "materialized_views_enabled": False,
+        "tombstone_warn_threshold": node.most_tombstones,
+        "tombstone_failure_threshold": node.most_tombstones,
         "batch_size_warn_threshold": "64KiB",
         "batch_size_fail_threshold": "256KiB",
         "cas_contention_timeout": "5000ms",

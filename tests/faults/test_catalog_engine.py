@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from minitoolstream.adapters.catalog.cql import CqlCatalog
@@ -15,21 +17,34 @@ from minitoolstream.adapters.catalog.migrations import Migration, read_migration
 from minitoolstream.bootstrap import open_catalog
 from minitoolstream.bundle import bundled
 from minitoolstream.config import Settings, load_settings
-from minitoolstream.domain.catalog_tables import BATCH_ITEMS, BATCHES, BY_PEER, CLAIMS, PINS
+from minitoolstream.domain.catalog_tables import (
+    BATCH_ITEMS,
+    BATCHES,
+    BY_PEER,
+    CLAIMS,
+    PINS,
+    QUEUE,
+    REFS_BY_SUBJECT,
+    TTL_QUEUE,
+    Table,
+)
 from minitoolstream.domain.cid import cid_of
 from minitoolstream.domain.errors import MtsError
-from minitoolstream.domain.pin import NOBODY, Wish
+from minitoolstream.domain.pin import NOBODY, Wish, ttl_bucket
 from minitoolstream.domain.subject_settings import Copies
+from minitoolstream.ports.catalog import Key, Put
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
 from minitoolstream.services.follow_subjects import follow_subjects, note_subject
 from minitoolstream.services.hold_content import Reference, hold_content
 from minitoolstream.services.list_pins import PinFilter, list_pins
 from minitoolstream.services.manage_pins import create_pin, delete_pin, get_pin, update_pin
+from minitoolstream.services.place_copies import expires, look_at, slice_of
 from minitoolstream.services.reconcile_copies import reconcile_copies
 from minitoolstream.services.run_batches import LIFE, get_batch, run_batches, start_batch
+from minitoolstream.services.tend_catalog import tend_catalog
 from tests.catalog_kit import ALICE, BOB, CatalogKit, catalog_kit, catalog_settings, cid
-from tests.servers import CassandraServer
+from tests.servers import MOST_TOMBSTONES, CassandraServer
 from tests.unit.catalog.test_copy_races import Meanwhile
 from tests.unit.catalog.test_follow import Stream
 from tests.unit.test_catalog_migrations import BODIES, live_on, rows_of_the_first_version
@@ -59,6 +74,39 @@ async def kit(keyspace: Settings, tmp_path: Path) -> AsyncIterator[CatalogKit]:
     await made.store.migrate()
     yield made
     await made.store.close()
+
+
+async def test_queues_go_on_however_much_was_taken_out_of_them(
+    cassandra_server: CassandraServer, tmp_path: Path
+) -> None:
+    """The engine refuses a read that meets the remains of too many rows."""
+    kit = catalog_kit(tmp_path, "eu", "us", settings=catalog_settings(tmp_path, cassandra_server))
+    await kit.store.migrate()
+    count, due = MOST_TOMBSTONES + 100, kit.now + timedelta(minutes=1)
+    cids = [one for one in map(cid, range(40 * count)) if slice_of(one) == 3][:count]
+    stream = Stream(kit)
+    await note_subject(kit.core, "s", {"rf": 1})
+    await tend_catalog(kit.core)
+    places: list[tuple[Table, Key]] = [(QUEUE, (3,)), (TTL_QUEUE, (ttl_bucket(due),)), (REFS_BY_SUBJECT, ("s", 0))]
+    for number, one in enumerate(cids, 10):  # fewer than these have never been
+        entry = {"subject": "s", "part": 0, "sequence": number, "cid_bin": one.binary}
+        await kit.store.write_each([look_at(one, due), expires(one, due, kit.now), Put(REFS_BY_SUBJECT, entry)])
+    assert [len(await kit.store.page(*place, 2 * count)) for place in places] == [count] * 3
+    stream.extents = [msgspec.structs.replace(stream.publish(b"the first that is there"), sequence=count + 10)]
+    for _ in range(3):
+        kit.advance(200)
+        await tend_catalog(kit.core)
+    for place in places:  # all has gone, and what remains is too much for one read
+        with pytest.raises(MtsError):
+            await kit.store.page(*place, 1)
+    await create_pin(kit.core, ALICE, cids[0], Wish(rf=1, expires_at=kit.now + timedelta(minutes=2)))
+    stream.extents = [msgspec.structs.replace(stream.extents[0], sequence=count + 11)]
+    kit.advance(200)
+    await tend_catalog(kit.core)
+    await tend_catalog(kit.core)
+    assert await kit.store.get(PINS, cids[0].key) is None
+    assert await kit.store.get(REFS_BY_SUBJECT, ("s", 0, count + 10)) is None
+    await kit.store.close()
 
 
 async def test_rows_of_the_first_version_live_on_and_two_runners_migrate_once(

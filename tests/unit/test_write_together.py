@@ -65,23 +65,44 @@ async def test_what_comes_while_others_are_written_shares_a_batch() -> None:
     assert len(store.batches) <= 10
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    made = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(write_together, "time", SimpleNamespace(monotonic=lambda: made.now))
+    return made
+
+
 async def test_a_write_begins_at_once_and_the_next_a_moment_later_with_all_that_has_come(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: SimpleNamespace,
 ) -> None:
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(write_together, "time", SimpleNamespace(monotonic=lambda: clock.now))
     store: Any = Slow()
     store.go_on.set()
     together = Together(store)
     await together.write(changes("alone"))
-    tasks = await started(together, changes("one"))
-    for _ in range(5):
-        await asyncio.sleep(0.002)
-    tasks += await started(together, changes("two"))
-    assert store.batches == [["alone"]]
-    clock.now += 0.001
-    await asyncio.gather(*tasks)
+    with together.coming():
+        tasks = await started(together, changes("one"))
+        for _ in range(5):
+            await asyncio.sleep(0.002)
+        tasks += await started(together, changes("two"))
+        assert store.batches == [["alone"]]
+        clock.now += 0.001
+        await asyncio.gather(*tasks)
     assert store.batches == [["alone"], ["one", "two"]]
+
+
+async def test_nobody_waits_for_more_when_nothing_more_comes(clock: SimpleNamespace) -> None:
+    store: Any = Slow()
+    store.go_on.set()
+    together = Together(store)
+    await together.write(changes("alone"))
+    with together.coming():
+        turn = asyncio.create_task(together.turn())
+        tasks = await started(together, changes("one"))
+        await asyncio.sleep(0.005)
+        assert (store.batches, turn.done()) == ([["alone"]], False)
+    await asyncio.gather(turn, *tasks)
+    assert store.batches == [["alone"], ["one"]]
+    assert clock.now == 100.0
 
 
 async def test_changes_of_one_call_are_never_split() -> None:

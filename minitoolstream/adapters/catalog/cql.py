@@ -23,7 +23,7 @@ _BATCH_BYTES = 3 * KIB
 """Of several partitions in one batch: servers warn of 5 KiB with what they add, and refuse 50."""
 _PARTITIONS_IN_A_BATCH = 8
 """A server writes them one after the other, and waits for its log each time: more are sent side by side."""
-_KEYS_AT_ONCE = 16
+_KEYS_AT_ONCE = 32
 """Rows that one statement asks for: each costs less than a statement of its own, and few nodes are waited for. In each
 partition all of them are looked for."""
 
@@ -93,7 +93,7 @@ class CqlCatalog:
         packed: list[Any] = []
         room = places = 0
         for some in partitions.values():
-            size = sum(len(value) for bound in some for value in bound.values if isinstance(value, bytes))
+            size = sum(sum(map(len, filter(None, bound.values))) for bound in some)
             if size > _BATCH_BYTES:  # of one partition it may be more
                 batches += [some[at : at + _IN_A_PARTITION] for at in range(0, len(some), _IN_A_PARTITION)]
                 continue

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from minitoolstream.adapters.catalog.cql_statement import PROTOCOL, Prepared
 from minitoolstream.domain.errors import MtsError, no_driver, unavailable
 
 AT_ONCE = 256
@@ -60,7 +61,7 @@ class CqlSession:
         self._cluster: Any = None
         self._session: Any = None
         self._opening = asyncio.Lock()
-        self._prepared: dict[str, Any] = {}
+        self._prepared: dict[str, Prepared] = {}
         self._inbox: _Inbox | None = None
         self._default_profile: Any = None
         self._result_set: Any = None
@@ -80,7 +81,7 @@ class CqlSession:
             bound.fetch_size = page
         return await self.send(bound, conditional=conditional, cursor=cursor)
 
-    async def prepare(self, text: str, *, conditional: bool = False, idempotent: bool = True) -> Any:
+    async def prepare(self, text: str, *, conditional: bool = False, idempotent: bool = True) -> Prepared:
         found = self._prepared.get(text)
         if found is None:
             session = await self._opened()
@@ -90,7 +91,7 @@ class CqlSession:
                 raise self._translated(error) from error
             # Only what is so may be sent a second time while the first is under way.
             statement.is_idempotent = idempotent and not conditional
-            found = self._prepared[text] = statement
+            found = self._prepared[text] = Prepared(statement)
         return found
 
     async def send(self, statement: Any, *, conditional: bool = False, cursor: bytes | None = None) -> Answer:
@@ -144,6 +145,8 @@ class CqlSession:
         except Exception as error:
             cluster.shutdown()
             raise self._translated(error) from error
+        # Rows of known keys come at once: an engine that may have to page looks at one partition after the other.
+        session.default_fetch_size = None
         self._cluster, self._session = cluster, session
 
     def _new_cluster(self) -> Any:
@@ -190,7 +193,7 @@ class CqlSession:
             reconnection_policy=ExponentialReconnectionPolicy(0.2, 5.0),
             idle_heartbeat_interval=5,
             idle_heartbeat_timeout=5,
-            protocol_version=4,
+            protocol_version=PROTOCOL,
             # Which nodes hold a row, the driver knows from the keyspace's replication: without the schema it asks any.
             schema_metadata_enabled=True,
             token_metadata_enabled=True,

@@ -230,7 +230,7 @@ async def test_a_copy_that_is_there_and_wanted_again_is_not_in_progress_for_ever
 
     monkeypatch.setattr("minitoolstream.services.settle_copies.copy_content", lower_and_copy)
     await create_pin(kit.core, ALICE, CID, Wish(rf=2, source=f"0 {len(BODY)} m/x"))
-    kit.advance(0.0005)
+    kit.advance(0.001)
     await reconcile_copies(kit.core)
     row = await placement(kit)
     assert (len(row["desired"]), len(row["actual"]), row["in_progress"]) == (1, 2, frozenset())

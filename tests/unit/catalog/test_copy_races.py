@@ -195,7 +195,7 @@ class Dying:
             await self._store.write([change])
 
 
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", range(5))
 @pytest.mark.parametrize("copies", [3, 0])
 async def test_a_reconciler_that_dies_between_any_two_rows_leaves_no_copy_that_no_row_names(
     kit: CatalogKit, writes: int, copies: int
@@ -288,6 +288,7 @@ class Claims:
 async def test_what_another_has_claimed_meanwhile_is_neither_removed_nor_claimed_back(
     kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await reconcile_copies(kit.core)  # all of the queue has been looked at
     await published(kit)
     kit.advance(5)
     share = _Share(kit.core, "mine")
@@ -315,6 +316,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 async def test_a_claim_that_lapsed_while_another_worked_is_not_taken_again(
     kit: CatalogKit, steady: SimpleNamespace
 ) -> None:
+    await reconcile_copies(kit.core)  # all of the queue has been looked at
     await published(kit)
     kit.advance(5)
     one, two = _Share(kit.core, "one"), _Share(kit.core, "two")
