@@ -37,7 +37,7 @@ from minitoolstream.ports import PayloadStore
 from minitoolstream.ports.catalog import Change, Put
 from minitoolstream.services.copy_content import key_of
 from minitoolstream.services.manage_pins import create_pin
-from minitoolstream.services.place_copies import assigned, listed, look_again, look_at
+from minitoolstream.services.place_copies import assigned, listed, look_again, look_before
 from minitoolstream.services.reconcile_copies import AT_ONCE, reconcile_copies
 from minitoolstream.stack import cassandra
 from minitoolstream.stack.ports import free_port
@@ -210,8 +210,8 @@ class Bench:
                 key = dict(zip(PLACEMENTS.key, pin.key, strict=True))
                 there = frozenset("a")
                 changes.append(Put(PLACEMENTS, key, plus={"actual": there}, minus={"in_progress": there}))
-            first.append(look_at(pin.cid, self.kit.now))
-            changes += look_again(first[-1], self.kit.now)
+            first.append(look_before(pin.cid, self.kit.now))
+            changes += look_again(first[-1], pin.cid, self.kit.now)
             self.kit.advance(0.002)  # one pin after the other
         await self.kit.store.write_each(first)
         await self.kit.store.write_each(changes)

@@ -73,7 +73,7 @@ class _Check:
                 self.report.placements += 1
                 if there is None and self._old(row["updated_at"]):
                     cid = read_binary(row["cid_bin"])
-                    await self._tell("placement without a pin", cid, [look_at(cid, self._core.wall())])
+                    await self._tell("placement without a pin", cid, [self._look(cid)])
         async for rows in _all(self._core, BY_PEER):
             placements = await self._core.catalog.get_many(PLACEMENTS, [_key(row) for row in rows])
             for row, placement in zip(rows, placements, strict=True):
@@ -110,6 +110,10 @@ class _Check:
     def _old(self, moment: datetime | None) -> bool:
         return moment is None or self._now - moment > _UNDER_WAY
 
+    def _look(self, cid: Cid) -> Put:
+        """Due from now, not from when the check began: entries that come late are met late."""
+        return look_at(cid, self._core.wall())
+
     async def _tell(self, kind: str, cid: Cid | None, mend: list[Change], about: str = "") -> None:
         self.report.findings += 1
         if len(self.report.found) < _MOST:
@@ -119,7 +123,7 @@ class _Check:
             self.report.mended += 1
 
     async def _pin(self, pin: Pin, placement: Row | None) -> None:
-        look: list[Change] = [look_at(pin.cid, self._core.wall())]
+        look: list[Change] = [self._look(pin.cid)]
         if pin.ended:
             await self._tell("unpinned, and still there", pin.cid, look)
             return
@@ -136,7 +140,7 @@ class _Check:
 
     async def _drift(self, pin: Pin, placement: Row) -> None:
         desired, actual = placement["desired"], placement["actual"]
-        look: list[Change] = [look_at(pin.cid, self._core.wall())]
+        look: list[Change] = [self._look(pin.cid)]
         if len(desired) < pin.rf:
             about = f"{len(actual)} of {pin.rf} copies: other peers are lost, full, or not of its zones"
             await self._tell("too few peers", pin.cid, [], about)  # a peer that comes has them looked at
@@ -158,7 +162,9 @@ class _Check:
             place = (ttl_bucket(pin.expires_at), pin.expires_at, pin.cid.binary)
             queued = await self._core.catalog.get(TTL_QUEUE, place) is not None
             if not queued and await find_pin(self._core, pin.cid) == pin:  # it may have ended meanwhile
-                await self._tell("not in the queue of its end", pin.cid, [expires(pin.cid, pin.expires_at, self._now)])
+                await self._tell(
+                    "not in the queue of its end", pin.cid, [expires(pin.cid, pin.expires_at, self._core.wall())]
+                )
 
     async def _copies_of(self, pin: Pin, placement: Row) -> None:
         """A copy is counted after it is there, and no more before it goes: one that is missing was lost."""
@@ -177,7 +183,7 @@ class _Check:
             if not fits and await self._still_counted(pin, peer):
                 row = {**pin.cid.columns, "drift_detected": True}
                 lost = Put(PLACEMENTS, row, minus={"actual": frozenset({peer})})
-                await self._tell("copy missing", pin.cid, [lost, look_at(pin.cid, self._core.wall())], peer)
+                await self._tell("copy missing", pin.cid, [lost, self._look(pin.cid)], peer)
                 if self._mend and placement["size"]:
                     await self._core.catalog.add(STATS, (f"peer/{peer}", "bytes"), {"value": -placement["size"]})
 

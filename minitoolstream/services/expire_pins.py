@@ -11,15 +11,16 @@ from minitoolstream.domain.pin import Pin, buckets_between
 from minitoolstream.ports.catalog import Delete, Key, Row
 from minitoolstream.services.claims import give_up_claim, place_of, take_claim
 from minitoolstream.services.core import Core
-from minitoolstream.services.due_windows import Seen, is_whole, read_seen, windows
+from minitoolstream.services.due_windows import looked_at, read_seen, windows
 from minitoolstream.services.manage_pins import end_pin
 from minitoolstream.services.pin_holders import find_pin
 
-NAME = "expiry"
+NAME = "ends"
+"""Of its claim. That of versions before, `expiry`, has another kind of place."""
 _PAGE = 200
 _FIRST_LOOK_BACK = timedelta(days=31)
-_STILL_COMING = timedelta(hours=1)
-"""What comes for an hour that has begun, or ended, a moment ago is found when all of the queue is looked at."""
+_STILL_COMING = timedelta(hours=4)
+"""All of the queue is looked at every two hours: what came up to two hours late since then is found."""
 
 
 async def expire_pins(core: Core) -> int:
@@ -30,16 +31,15 @@ async def expire_pins(core: Core) -> int:
     expired, place = 0, None
     try:
         seen = read_seen(await place_of(core, NAME))
-        back = seen.upto - _STILL_COMING if seen is not None else now - _FIRST_LOOK_BACK
-        for begin, end in windows(seen, now, back):
-            assert begin is not None
+        beginning = max(min(seen.upto, now) - _STILL_COMING, now - _FIRST_LOOK_BACK)
+        for begin, end in windows(seen, now, beginning):
             for bucket in buckets_between(begin, end):
                 # What was over when it was written stands before all others.
                 expired += await _expire_until(core, bucket, (), min(bucket, end))
                 expired += await _expire_until(core, bucket, (max(begin, bucket),), end)
                 if not await take_claim(core, NAME, holder):
                     return expired
-        place = str(Seen(now, now if seen is None or is_whole(seen, now) else seen.whole))
+        place = str(looked_at(seen, now, now))
     finally:
         await give_up_claim(core, NAME, holder, place)
     return expired

@@ -105,7 +105,8 @@ async def _follow(core: Core, subject: str) -> tuple[int, int]:
         row = await _begin_again(core, row, copies)
         held = await _hold_new(core, subject, int(row["next_sequence"] or 1), copies, keep) if copies else 0
         gone, all_gone = await _let_go_old(core, row, keep, everything=copies is None)
-        if copies is None and all_gone and core.wall() - row["noted_at"] > _MAYBE_COMING and await keep():
+        settled = row["noted_at"] is None or core.wall() - row["noted_at"] > _MAYBE_COMING
+        if copies is None and all_gone and settled and await keep():
             # Not when it was noted again meanwhile: then its setting is coming, or there.
             expected = {"noted_at": row["noted_at"]}
             forgotten = await core.catalog.delete_if(SUBJECTS, (_ALL, subject), expected)
@@ -172,27 +173,24 @@ async def _each(act: Callable[[T], Awaitable[bool]], items: Iterable[T]) -> list
 
 async def hold_messages(core: Core, subject: str, digests: Mapping[int, str]) -> int:
     """Messages whose digests somebody computed; what is wrong, the copy finds out. How many hold their content now.
-
-    Whoever lets go of messages passes each place once: what went while it was noted is let go here, or when this is
-    repeated."""
+    What has gone is let go, also when whoever noted it died behind that, and this is repeated."""
     copies = await copies_of(core, subject)
     held = 0
-    for sequence, digest in digests.items() if copies else ():
-        extent = await core.metadata.get_message(sequence)
-        there = extent is not None and extent.subject == subject
-        if extent is not None and there and not extent.missing and not extent.unverified:
-            assert copies is not None
-            (placed,) = messages_of(extent)
-            await _note(core, placed, cid_of_sha256(digest), copies)
-            there = await core.metadata.get_message(sequence) is not None
-            held += there
-        if not there:
-            await _let_go_told(core, subject, sequence)
-    if held and await copies_of(core, subject) is None:
-        for sequence in digests:
-            await _let_go_told(core, subject, sequence)
-        return 0
-    return held
+    if copies is not None:
+        for sequence, digest in digests.items():
+            extent = await core.metadata.get_message(sequence)
+            if extent is not None and extent.subject == subject:
+                if extent.missing or extent.unverified:
+                    continue
+                (placed,) = messages_of(extent)
+                held += await _note(core, placed, cid_of_sha256(digest), copies)
+            else:
+                await _let_go_told(core, subject, sequence)
+        if not held or await copies_of(core, subject) is not None:
+            return held
+    for sequence in digests:
+        await _let_go_told(core, subject, sequence)
+    return 0
 
 
 async def _let_go_told(core: Core, subject: str, sequence: int) -> None:
@@ -201,12 +199,18 @@ async def _let_go_told(core: Core, subject: str, sequence: int) -> None:
         await let_go_of(core, subject, entry)
 
 
-async def _note(core: Core, placed: Placed, cid: Cid, copies: Copies) -> None:
+async def _note(core: Core, placed: Placed, cid: Cid, copies: Copies) -> bool:
+    """Whether the message still holds it. Whoever lets go of messages passes each place once: what went while it was
+    noted is let go here."""
     sequence, subject = int(placed.message.sequence), placed.message.subject
     entry = {"subject": subject, "part": part_of(sequence), "sequence": sequence, "cid_bin": cid.binary}
     async with core.turns.turn(cid):  # many that change one row at once would be told to try again
         await core.catalog.write([Put(REFS_BY_SUBJECT, entry)])
         await hold_content(core, cid, reference_of(placed, copies.rf, frozenset(copies.zones or ())))
+    there = await core.metadata.get_message(sequence) is not None
+    if not there:
+        await let_go_of(core, subject, entry)
+    return there
 
 
 async def _hold(core: Core, extent: Extent, placed: Placed, copies: Copies) -> bool:
@@ -219,9 +223,7 @@ async def _hold(core: Core, extent: Extent, placed: Placed, copies: Copies) -> b
             raise
         _log.warning("message %s has no copies: %s", placed.message.sequence, error.message)
         return False
-    if cid is not None:
-        await _note(core, placed, cid, copies)
-    return cid is not None
+    return cid is not None and await _note(core, placed, cid, copies)
 
 
 async def _cid(core: Core, extent: Extent, placed: Placed) -> Cid | None:
@@ -259,18 +261,15 @@ async def _let_go_old(core: Core, row: Row, keep: Keep, *, everything: bool) -> 
         ):
             await _each(lambda entry: let_go_of(core, subject, entry), entries)
             gone, first = gone + len(entries), entries[-1]["sequence"] + 1
-            if not await keep():
+            if not await keep() or not await _gone_before(core, row, first) or time.monotonic() > over:
                 return gone, False
-            await core.catalog.write([_first(subject, first)])
-            if time.monotonic() > over:
-                return gone, False
-    if end > first:
-        await core.catalog.write([_first(subject, end)])
-    return gone, True
+    return gone, end <= first or (await keep() and await _gone_before(core, row, end))
 
 
-def _first(subject: str, sequence: int) -> Put:
-    return Put(SUBJECTS, {"slice": _ALL, "subject": subject, "first_sequence": sequence})
+async def _gone_before(core: Core, row: Row, sequence: int) -> bool:
+    """False when the subject was forgotten, or noted again, since it was read: the next run begins with that."""
+    changed = {"slice": _ALL, "subject": row["subject"], "first_sequence": sequence}
+    return await core.catalog.put_if(SUBJECTS, changed, {"noted_at": row["noted_at"]}) is None
 
 
 async def let_go_of(core: Core, subject: str, entry: Row) -> bool:

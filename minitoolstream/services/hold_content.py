@@ -11,7 +11,7 @@ from minitoolstream.domain.pin import NOBODY, QUEUED, UNPINNING, Pin, next_versi
 from minitoolstream.ports.catalog import Change, Delete, Put
 from minitoolstream.services.core import Core
 from minitoolstream.services.pin_holders import TRIES, busy, change_pin, find_pin, refs_of, released, with_needs
-from minitoolstream.services.place_copies import count, event, followers, look_again, look_at, unlisted
+from minitoolstream.services.place_copies import count, event, followers, look_again, look_before, unlisted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
         "size": reference.size,
         "created_at": now,
     }
-    first = look_at(cid, now)
-    await core.catalog.write([first, Put(REFS, row)])
+    entry = look_before(cid, now)
+    await core.catalog.write([entry, Put(REFS, row)])
     for _ in range(TRIES):
         before = await find_pin(core, cid)
         refs = await refs_of(core, cid)  # behind the pin: who comes in between has changed it
@@ -56,12 +56,12 @@ async def hold_content(core: Core, cid: Cid, reference: Reference) -> None:
             fresh = with_needs(fresh, refs)
             if await core.catalog.put_new(PINS, fresh.row()) is None:
                 await count(core, cid, 1, reference.size)
-                return await _follow(core, fresh, None, first)
+                return await _follow(core, fresh, None, entry)
             continue
         after = with_needs(_revived(before), refs)
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
-            return await _follow(core, after, before, first)
+            return await _follow(core, after, before, entry)
     raise busy(cid)
 
 
@@ -69,8 +69,8 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
     """These messages are gone. True when nobody holds the content any more: its copies go."""
     now = core.wall()
     deletes: list[Change] = [Delete(REFS, (cid.binary, name)) for name in names]
-    first = look_at(cid, now)
-    await core.catalog.write([first, *deletes])
+    entry = look_before(cid, now)
+    await core.catalog.write([entry, *deletes])
     for _ in range(TRIES):
         before = await find_pin(core, cid)
         if before is None or before.ended:
@@ -81,7 +81,7 @@ async def let_go(core: Core, cid: Cid, names: Sequence[str]) -> bool:
         after = replace(after, version=next_version(before.version), updated_at=now)
         if await change_pin(core, before, after):
             rows: list[Change] = [unlisted(before)] if after.ended else []
-            await core.catalog.write([*rows, event(cid, now, "let go", "expiry"), *look_again(first, core.wall())])
+            await core.catalog.write([*rows, event(cid, now, "let go", "expiry"), *look_again(entry, cid, core.wall())])
             return after.ended
     raise busy(cid)
 
@@ -90,6 +90,6 @@ def _revived(pin: Pin) -> Pin:
     return replace(released(pin), status=QUEUED, metadata={}) if pin.ended else pin
 
 
-async def _follow(core: Core, pin: Pin, before: Pin | None, first: Put) -> None:
-    changes, _ = await followers(core, pin, before, first)
+async def _follow(core: Core, pin: Pin, before: Pin | None, entry: Put) -> None:
+    changes, _ = await followers(core, pin, before, entry)
     await core.catalog.write(changes)

@@ -40,7 +40,7 @@ from minitoolstream.services.place_copies import (
     listed,
     live_peers,
     look_again,
-    look_at,
+    look_before,
     soon,
     unlisted,
 )
@@ -111,10 +111,10 @@ async def _create(core: Core, actor: Actor, cid: Cid, wish: Wish, operation: Ope
         answer = await operation.begin()
     if answer is not None:
         return await get_pin(core, actor, cid), bool(answer["created"])
-    first = await _plan(core, cid, wish)
+    entry = await _plan(core, cid, wish)
     pin, before = await _write_new(core, actor, cid, wish, there=there, peers=peers)
     created = before is None or before.owner == NOBODY or before.ended
-    changes, placement = await followers(core, pin, before, first, peers)
+    changes, placement = await followers(core, pin, before, entry, peers)
     at = max(pin.updated_at, pin.created_at)  # its owner sees what was done since it was made
     written = core.catalog.write([*changes, event(cid, at, "pinned", actor.owner, rf=pin.rf)])
     await asyncio.gather(written, *([count(core, cid, 1, pin.size or 0)] if before is None else []))
@@ -155,7 +155,7 @@ async def update_pin(
     _check_again(before, wish, peers)
     if await operation.begin() is not None:
         return await get_pin(core, actor, cid)
-    first = await _plan(core, cid, wish)
+    entry = await _plan(core, cid, wish)
     for _ in range(TRIES):
         after = _changed(core, before, wish, await refs_of(core, cid))
         if await change_pin(core, before, after):
@@ -163,7 +163,7 @@ async def update_pin(
         before = await _own(core, actor, cid, version)
     else:
         raise busy(cid)
-    changes, placement = await followers(core, after, before, first, peers)
+    changes, placement = await followers(core, after, before, entry, peers)
     await core.catalog.write([*changes, event(cid, now, "updated", actor.owner)])
     await operation.done(version=after.version)
     return PinState(after, placement)
@@ -193,15 +193,17 @@ async def delete_pin(
 async def end_pin(core: Core, pin: Pin, actor: str, what: str, check: Callable[[Pin], object]) -> bool:
     """The owner's hold ends. False when the pin had changed, and `check`, called with it as it is, let it be."""
     now = core.wall()
-    first = look_at(pin.cid, now)
-    await core.catalog.write([first])
+    entry = look_before(pin.cid, now)
+    await core.catalog.write([entry])
     for _ in range(TRIES):
         refs = await refs_of(core, pin.cid)
         after = replace(released(pin), version=next_version(pin.version), updated_at=now)
         after = with_needs(after, refs) if refs else replace(after, owner=pin.owner, status=UNPINNING)
         if await change_pin(core, pin, after):
             rows: list[Change] = [unlisted(pin), *(listed(after) if refs else [])]
-            await core.catalog.write([*rows, event(pin.cid, now, what, actor), *look_again(first, core.wall())])
+            await core.catalog.write(
+                [*rows, event(pin.cid, now, what, actor), *look_again(entry, pin.cid, core.wall())]
+            )
             return True
         found = await find_pin(core, pin.cid)
         if found is None or found.ended:
@@ -239,12 +241,12 @@ def _anothers(cid: Cid) -> MtsError:
 async def _plan(core: Core, cid: Cid, wish: Wish) -> Put:
     """What must not be forgotten is written before the pin itself. The reconciler's entry is returned."""
     now = core.wall()
-    first = look_at(cid, now)
-    ahead: list[Change] = [first]
+    entry = look_before(cid, now)
+    ahead: list[Change] = [entry]
     if wish.expires_at is not None:
         ahead.append(expires(cid, wish.expires_at, now))
     await core.catalog.write(ahead)
-    return first
+    return entry
 
 
 def _is_own(actor: Actor, pin: Pin | None) -> bool:

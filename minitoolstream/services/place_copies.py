@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +30,8 @@ from minitoolstream.services.core import Core
 SLICES = 16
 """Parts of the reconciler's queue: as many workers can share it."""
 _TTL_ROW_BEYOND = 30 * 86_400
+MAYBE_COMING = timedelta(seconds=60)
+"""So long a change is waited for, of which the queue knows already."""
 _LONGEST_LIFE = 5 * 365 * 86_400
 """Engines refuse lives of more than 20 years, and some of those that end after 2038."""
 ALL = "all"
@@ -39,21 +42,38 @@ def slice_of(cid: Cid) -> int:
 
 
 def look_at(cid: Cid, due: datetime) -> Put:
-    """The reconciler shall look at it. Written before what it is about: whoever dies in between leaves work behind,
-    never a pin that nobody looks after. At an even millisecond."""
-    return Put(QUEUE, {"slice": slice_of(cid), "due": _even(due), "cid_bin": cid.binary})
+    """The reconciler shall look at it. At an odd millisecond: entries at even ones stand before a change of a pin, and
+    of many who change one at once, none takes away what another wrote behind its change."""
+    return _entry(cid, soon(_even(due), -0.001))
 
 
-def look_again(first: Put, now: datetime) -> list[Change]:
-    """Behind a change of its pin, in the place of the entry before it: a reconciler that met that one, and read the pin
-    as it was, ends it and not this one. At an odd millisecond: of many who change a pin at once, none ends what another
-    wrote behind its change."""
-    again = {**first.row, "due": soon(_even(now), -0.001)}
-    return [Put(QUEUE, again), Delete(QUEUE, tuple(first.row[name] for name in QUEUE.key))]
+def look_before(cid: Cid, now: datetime) -> Put:
+    """Written before a change of its pin: whoever dies in between leaves work behind, never a pin that nobody looks
+    after. `look_again` takes it away."""
+    return _entry(cid, _even(_spread(now)))
+
+
+def look_again(entry: Put, cid: Cid, now: datetime) -> list[Change]:
+    """Behind the change, in the place of the entry before it."""
+    return [look_at(cid, _spread(now)), Delete(QUEUE, tuple(entry.row[name] for name in QUEUE.key))]
+
+
+def may_come(entry: Row, now: datetime) -> bool:
+    """Whether the change that it stands before may still be made: until then it is met again and again."""
+    return bool(entry["due"] == _even(entry["due"]) and now - entry["due"] < MAYBE_COMING)
+
+
+def _entry(cid: Cid, due: datetime) -> Put:
+    return Put(QUEUE, {"slice": slice_of(cid), "due": due, "cid_bin": cid.binary})
 
 
 def _even(moment: datetime) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 2000 * 2000)
+
+
+def _spread(now: datetime) -> datetime:
+    """Somewhere in the second before: two who change the same pin at the same moment have entries of their own."""
+    return soon(now, -secrets.randbelow(1000) / 1000)
 
 
 def expires(cid: Cid, at: datetime, now: datetime) -> Put:
@@ -127,9 +147,9 @@ def assigned(
 
 
 async def followers(
-    core: Core, pin: Pin, before: Pin | None, first: Put, peers: Sequence[Peer] | None = None
+    core: Core, pin: Pin, before: Pin | None, entry: Put, peers: Sequence[Peer] | None = None
 ) -> tuple[list[Change], Row]:
-    """The rows that follow a pin, and its placement as they make it. `first`: the queue's entry of before."""
+    """The rows that follow a pin, and its placement as they make it. `entry`: the reconciler's of before."""
     now = core.wall()
     placement = await core.catalog.get(PLACEMENTS, pin.key) or {}
     had = frozenset(placement.get("desired", ()))
@@ -139,7 +159,7 @@ async def followers(
     if before is not None and (before.owner, before.created_at) != (pin.owner, pin.created_at):
         changes.append(unlisted(before))
     placement |= {"desired": desired, "in_progress": placement.get("in_progress", frozenset()) | (desired ^ had)}
-    return [*changes, *listed(pin), *look_again(first, now)], placement
+    return [*changes, *listed(pin), *look_again(entry, pin.cid, now)], placement
 
 
 async def count(core: Core, cid: Cid, pins: int, size: int = 0) -> None:

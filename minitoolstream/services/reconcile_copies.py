@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Container
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Container, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 
@@ -15,10 +15,10 @@ from minitoolstream.domain.catalog_tables import CLAIMS, PERFORMANCE, PINS, PLAC
 from minitoolstream.domain.cid import read_binary
 from minitoolstream.domain.errors import MtsError
 from minitoolstream.domain.pin import day_of, pin_of
-from minitoolstream.ports.catalog import Put, Row
+from minitoolstream.ports.catalog import Key, Put, Row
 from minitoolstream.services.claims import SECONDS, give_up_claim, take_claim
 from minitoolstream.services.core import Core
-from minitoolstream.services.due_windows import Seen, is_whole, read_seen, windows
+from minitoolstream.services.due_windows import Seen, Window, is_whole, looked_at, read_seen, so_far, windows
 from minitoolstream.services.place_copies import ALL, SLICES, live_peers
 from minitoolstream.services.settle_copies import Content, Counts, Run
 from minitoolstream.services.watch_peers import watch_peers
@@ -44,7 +44,7 @@ class _Share:
     holder: str
     slices: list[int] = field(default_factory=list)
     ends: float = 0.0
-    seen: dict[int, Seen | None] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
 
     async def take(self) -> None:
         """Of slices in which something is due; then, those that it has, for longer. What has lapsed is given up for
@@ -61,34 +61,22 @@ class _Share:
         self.ends = began + SECONDS
 
     async def _due(self) -> list[int]:
-        names = [(_name(number),) for number in range(SLICES)]
-        claims = await self.core.catalog.get_many(CLAIMS, names)
-        places = [read_seen(row["place"]) if row else None for row in claims]
+        claims = await self.core.catalog.get_many(CLAIMS, [(_name(number),) for number in range(SLICES)])
+        seen = [read_seen(row["place"] if row else None) for row in claims]
         now = self.core.wall()
 
-        async def is_due(number: int, seen: Seen | None) -> bool:
-            if is_whole(seen, now):
+        async def is_due(number: int) -> bool:
+            if is_whole(seen[number], now):
                 return True
-            ((after, until),) = windows(seen, now)
-            return bool(await self.core.catalog.page(QUEUE, (number,), 1, after=(after,), until=(until,)))
+            ((begin, end),) = windows(seen[number], now)
+            return bool(await self.core.catalog.page(QUEUE, (number,), 1, after=(begin,), until=(end,)))
 
-        due = await asyncio.gather(*(is_due(*one) for one in enumerate(places)))
-        self.seen = {number: seen for number, seen in enumerate(places) if due[number]}
+        due = await asyncio.gather(*map(is_due, range(SLICES)))
+        self.seen = {number: seen[number] for number in range(SLICES) if due[number]}
         return list(self.seen)
 
     def _place(self, number: int) -> str | None:
-        seen = self.seen.get(number)
-        return None if seen is None else str(seen)
-
-    def note(self, number: int, upto: datetime, *, whole: datetime | None = None) -> None:
-        """What was due until then has ended; it is kept when the claim is taken for longer, and with its end."""
-        seen = self.seen[number]
-        if whole is not None:
-            self.seen[number] = Seen(upto, whole)
-        elif seen is not None:
-            self.seen[number] = replace(seen, upto=upto)
-        else:
-            self.seen[number] = Seen(upto)
+        return str(self.seen[number]) if number in self.seen else None
 
     async def keep(self) -> None:
         """What is another's by now is not taken again: its contents were read before."""
@@ -134,8 +122,9 @@ async def reconcile_copies(core: Core) -> Counts:
     peers = await live_peers(core)
     async with _claimed(core) as share, Together(core.catalog) as writing:
         large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large, asyncio.Semaphore(_READ_AT_ONCE))
-        slices = (_slice(share, number, run) for number in list(share.slices))
+        run = Run(core, peers, share.has, writing, asyncio.Semaphore(AT_ONCE), large)
+        reading = asyncio.Semaphore(_READ_AT_ONCE)
+        slices = (_slice(share, number, run, reading) for number in list(share.slices))
         # The claim is kept until all have ended, also when one fails; and what was done counts.
         ended = await asyncio.gather(*slices, return_exceptions=True)
     try:
@@ -152,15 +141,12 @@ def _first_of(problem: BaseException) -> BaseException:
     return _first_of(problem.exceptions[0]) if isinstance(problem, BaseExceptionGroup) else problem
 
 
-async def _slice(share: _Share, number: int, run: Run) -> None:
+async def _slice(share: _Share, number: int, run: Run, reading: asyncio.Semaphore) -> None:
     """Page by page: rows of the next are read and its copies begun while contents of those before are still written."""
-    core = share.core
-    now = core.wall()
-    whole = is_whole(share.seen[number], now)
+    now, seen = share.core.wall(), share.seen[number]
+    left = now  # the earliest entry that is to be met again, if there is any
     under_way: dict[bytes, datetime] = {}
-    places = asyncio.Semaphore(_IN_A_SLICE)
-    left = now
-    """The earliest entry that the next run must meet again, if there is any."""
+    room = asyncio.Semaphore(_IN_A_SLICE)
 
     async def settle(content: Content) -> None:
         nonlocal left
@@ -170,33 +156,40 @@ async def _slice(share: _Share, number: int, run: Run) -> None:
         finally:
             due = under_way.pop(content.cid.binary)
             left = left if content.ended else min(left, due)
-            places.release()
+            room.release()
 
     async with asyncio.TaskGroup() as running:
-        for begin, end in windows(share.seen[number], now):
-            after: tuple[object, ...] = () if begin is None else (begin,)
-            more = True
-            while more:
-                await run.writing.turn()
-                async with run.reading:
-                    entries = await core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(end,))
-                    # One that is under way already is met by the next run.
-                    left = min([left, *(entry["due"] for entry in entries if entry["cid_bin"] in under_way)])
-                    page = await _contents(run, _by_content(entries, under_way))
-                if not share.has(number):
-                    return
-                steps = zip(*(content.begin() for content in page), strict=True)
-                await run.writing.write(*(list(chain(*step)) for step in steps))
-                for content in page:
-                    await places.acquire()
-                    under_way[content.cid.binary] = content.entries[0]["due"]
-                    running.create_task(settle(content))
-                more = len(entries) == _PAGE
-                if more:
-                    after = (entries[-1]["due"], entries[-1]["cid_bin"])
-                    share.note(number, min([left, entries[-1]["due"], *under_way.values()]))
+        async for entries in _pages(run, number, windows(seen, now), reading):
+            # One that is under way already is met by the next run.
+            left = min([left, *(entry["due"] for entry in entries if entry["cid_bin"] in under_way)])
+            async with reading:
+                page = await _contents(run, _by_content(entries, under_way))
+            if not share.has(number):
+                return
+            steps = zip(*(content.begin() for content in page), strict=True)
+            await run.writing.write(*(list(chain(*step)) for step in steps))
+            for content in page:
+                await room.acquire()
+                under_way[content.cid.binary] = content.entries[0]["due"]
+                running.create_task(settle(content))
+            share.seen[number] = so_far(seen, min([left, entries[-1]["due"], *under_way.values()]), now)
     if share.has(number):
-        share.note(number, left, whole=now if whole else None)
+        share.seen[number] = looked_at(seen, left, now)
+
+
+async def _pages(
+    run: Run, number: int, spans: Sequence[Window], reading: asyncio.Semaphore
+) -> AsyncIterator[list[Row]]:
+    """Entries of a slice that are due."""
+    for begin, end in spans:
+        after: Key = (begin,)
+        while after:
+            await run.writing.until_next()
+            async with reading:
+                entries = await run.core.catalog.page(QUEUE, (number,), _PAGE, after=after, until=(end,))
+            if entries:
+                yield entries
+            after = (entries[-1]["due"], entries[-1]["cid_bin"]) if len(entries) == _PAGE else ()
 
 
 def _by_content(entries: list[Row], under_way: Container[bytes]) -> dict[bytes, list[Row]]:

@@ -19,19 +19,19 @@ from minitoolstream.services.core import Core
 from minitoolstream.services.patience import Patience
 from minitoolstream.services.pin_holders import delete_row, find_pin, is_still
 from minitoolstream.services.place_copies import (
+    MAYBE_COMING,
     assigned,
     count,
     desired_of,
     event,
     listed,
     look_at,
+    may_come,
     soon,
     unlisted,
 )
 from minitoolstream.services.write_together import Together
 
-_MAYBE_COMING = timedelta(seconds=60)
-"""An entry of the queue is written before its pin is."""
 _FULL_FOR = timedelta(minutes=10)
 _LONGEST_REQUEST = 40.0  # seconds; an object store's request and its repetition
 _LONGEST_WRITE = 12.0  # rows that wait for each other, and for an engine that does not answer at once
@@ -65,7 +65,6 @@ class Run:
     writing: Together
     copying: asyncio.Semaphore
     in_parts: asyncio.Semaphore
-    reading: asyncio.Semaphore
     patience: Patience = field(default_factory=Patience)
     counts: Counts = field(default_factory=Counts)
 
@@ -149,10 +148,8 @@ class Content:
         await self._finish(wanted, have - gone, made, gone)
 
     async def _forget_unless_new(self) -> None:
-        last = self.entries[-1]["due"]
-        if self.now - last >= _MAYBE_COMING:
+        if self.now - self.entries[-1]["due"] >= MAYBE_COMING:
             await self.run.writing.write(self._done())
-            self.ended = True
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
@@ -266,7 +263,6 @@ class Content:
         later = [] if pause is None else [look_at(self.cid, soon(self.now, pause))]
         # Whoever dies in between leaves it to be looked at, and the next does again what the placement does not tell.
         await self.run.writing.write([*by_peer, *later], [placement], self._done())
-        self.ended = True
 
     async def _leave(self, made: frozenset[str]) -> None:
         """Another may have settled it since. What was made is named, and whoever looks next decides about it."""
@@ -312,7 +308,6 @@ class Content:
                 return
             changes += [unlisted(pin), event(self.cid, self.now, "removed", "reconciler")]
         await self.core.catalog.write([*changes, *self._done()])
-        self.ended = True
         if pin is not None:
             self.counts.ended += 1
             await count(self.core, self.cid, -1, -(self._size or 0))
@@ -326,4 +321,7 @@ class Content:
             await self.core.catalog.write([*rows, *listed(fresh), look_at(self.cid, self.now)])
 
     def _done(self) -> list[Change]:
-        return [Delete(QUEUE, (entry["slice"], entry["due"], entry["cid_bin"])) for entry in self.entries]
+        """What ends its entries, but for those whose change may still be made."""
+        ended = [entry for entry in self.entries if not may_come(entry, self.now)]
+        self.ended = len(ended) == len(self.entries)
+        return [Delete(QUEUE, (entry["slice"], entry["due"], entry["cid_bin"])) for entry in ended]

@@ -24,9 +24,9 @@ _Steps = Sequence[Sequence[Change]]
 
 
 class Together:
-    """What comes while others are being written, or a moment after they began, goes with the next. Steps of one call
-    keep their order, and are there when it returns, as with the store's own `write_in_order`. Nothing is written any
-    more behind its end as a context, also of what callers did not wait for."""
+    """What comes while others are being written, or a moment after they began as long as more is `coming`, goes with
+    the next. Steps of one call keep their order, and are there when it returns, as with the store's own
+    `write_in_order`. Nothing is written any more behind its end as a context, also of what callers did not wait for."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
@@ -63,8 +63,9 @@ class Together:
             if not self._coming:
                 self._nothing_comes.set()
 
-    async def turn(self) -> None:
-        """The moment at which the next batch begins: whoever reads then finds the engine awake."""
+    async def until_next(self) -> None:
+        """Returns when the next batch may begin: at once when nothing more comes. Whoever reads then finds the engine
+        awake."""
         while self._coming and (pause := self._not_before - time.monotonic()) > 0:
             self._nothing_comes.clear()
             with contextlib.suppress(TimeoutError):
@@ -74,7 +75,7 @@ class Together:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                await self.turn()
+                await self.until_next()
                 if self._waiting:  # else the other has taken it
                     await self._write_next()
         finally:

@@ -153,7 +153,7 @@ def _settings(node: Node, data: Path) -> dict[str, object]:
         "hinted_handoff_enabled": True,
         "max_hints_delivery_threads": 2,
         "materialized_views_enabled": False,
-        "tombstone_warn_threshold": node.most_tombstones,
+        "tombstone_warn_threshold": min(1000, node.most_tombstones),
         "tombstone_failure_threshold": node.most_tombstones,
         "batch_size_warn_threshold": "64KiB",
         "batch_size_fail_threshold": "256KiB",

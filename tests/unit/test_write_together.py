@@ -96,7 +96,7 @@ async def test_nobody_waits_for_more_when_nothing_more_comes(clock: SimpleNamesp
     together = Together(store)
     await together.write(changes("alone"))
     with together.coming():
-        turn = asyncio.create_task(together.turn())
+        turn = asyncio.create_task(together.until_next())
         tasks = await started(together, changes("one"))
         await asyncio.sleep(0.005)
         assert (store.batches, turn.done()) == ([["alone"]], False)

@@ -14,16 +14,17 @@ import pytest
 from minitoolstream.adapters.memory.payloads import MemoryPayloads
 from minitoolstream.domain.catalog_tables import BY_PEER, PEERS, PINS, PLACEMENTS, QUEUE, Table
 from minitoolstream.domain.cid import Cid, cid_of
-from minitoolstream.domain.pin import Wish
+from minitoolstream.domain.pin import Pin, Wish
 from minitoolstream.ports import PayloadStore, StoredPart
 from minitoolstream.ports.catalog import Change, Delete, Put, Row
-from minitoolstream.services import copy_content, read_ahead, settle_copies
+from minitoolstream.services import copy_content, manage_pins, read_ahead, settle_copies
 from minitoolstream.services.check_catalog import check_catalog
 from minitoolstream.services.claims import take_claim
 from minitoolstream.services.copy_content import key_of
+from minitoolstream.services.core import Core
 from minitoolstream.services.hold_content import let_go
 from minitoolstream.services.manage_pins import create_pin, delete_pin, update_pin
-from minitoolstream.services.pin_holders import find_pin
+from minitoolstream.services.pin_holders import change_pin, find_pin
 from minitoolstream.services.place_copies import SLICES, look_at, slice_of
 from minitoolstream.services.reconcile_copies import _Share, reconcile_copies
 from minitoolstream.services.settle_copies import Counts
@@ -468,3 +469,29 @@ async def test_a_content_let_go_behind_a_reconcilers_look_is_looked_at_again(kit
     kit.core.catalog = kit.store
     await run(kit)
     assert (holders(kit), await find_pin(kit.core, CID)) == (set(), None)
+
+
+async def test_a_change_whose_entry_was_met_before_it_and_whose_maker_dies_behind_it_is_met_again(
+    kit: CatalogKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create_pin(kit.core, ALICE, CID, Wish(rf=1, source=f"0 {len(BODY)} m/x"))
+    kit.kit.payloads.client_put("m/x", BODY)
+    kit.advance(1)
+    await reconcile_copies(kit.core)
+    change = change_pin
+
+    async def late(core: Core, before: Pin, after: Pin) -> bool:
+        kit.advance(20)
+        await reconcile_copies(kit.core)
+        assert await change(core, before, after)
+        raise DiedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manage_pins, "change_pin", late)
+        with pytest.raises(DiedError):
+            await delete_pin(kit.core, ALICE, CID)
+    for _ in range(3):
+        kit.advance(30)
+        await reconcile_copies(kit.core)
+    assert await kit.store.get(PINS, CID.key) is None
+    assert not any(key_of(CID) in store.objects for store in kit.peers.stores.values())

@@ -569,3 +569,56 @@ async def test_a_reference_without_a_pin_is_held_again_or_forgotten(
     kit.advance(120)
     kinds = [found.kind for found in (await check_catalog(kit.core)).found]
     assert "held by a message, and not pinned" not in kinds
+
+
+async def test_a_subject_that_was_forgotten_meanwhile_does_not_come_back_half(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had its claim goes on when another has ended the work."""
+    stream.publish(b"a")
+    await settle(kit)
+    stream.copies = None
+    kit.advance(120)
+    page, once = stream.get_messages, [True]
+
+    async def slow(subject: str, start: int, limit: int) -> ExtentPage:
+        found = await page(subject, start, limit)
+        if once:
+            once.clear()
+            for _ in range(3):
+                kit.advance(61)
+                await follow_subjects(kit.core)
+        return found
+
+    monkeypatch.setattr(stream, "get_messages", slow)
+    await follow_subjects(kit.core)
+    assert await kit.store.get(SUBJECTS, (0, "s")) is None
+
+
+async def test_a_message_that_goes_while_it_is_noted_is_let_go_also_when_its_page_fails(
+    kit: CatalogKit, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its follower's claim has lapsed, and another has passed its place."""
+    for body in (b"a", b"b", b"c"):
+        stream.publish(body)
+    note, held_up = followed._note, [True]
+
+    async def late(core: Any, placed: Any, cid: Any, copies: Any) -> bool:
+        if not held_up:
+            return await note(core, placed, cid, copies)
+        held_up.clear()
+        kit.advance(61)
+        del stream.extents[:2]
+        await follow_subjects(kit.core)
+        assert (await kit.store.walk(SUBJECTS, None, 1))[0][0]["first_sequence"] == 3
+        await note(core, placed, cid, copies)
+        raise unavailable("the engine went")
+
+    monkeypatch.setattr(followed, "_note", late)
+    with pytest.raises(MtsError):
+        await follow_subjects(kit.core)
+    for _ in range(9):
+        kit.advance(600)
+        await settle(kit)
+    assert await find_pin(kit.core, cid_of(b"a")) is None
+    assert [row["sequence"] for row in (await kit.store.walk(REFS_BY_SUBJECT, None, 9))[0]] == [3]
