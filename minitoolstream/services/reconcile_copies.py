@@ -154,8 +154,8 @@ async def _slice(share: _Share, number: int, run: Run, reading: asyncio.Semaphor
             if share.has(number):
                 await content.settle()
         finally:
-            due = under_way.pop(content.cid.binary)
-            left = left if content.ended else min(left, due)
+            del under_way[content.cid.binary]
+            left = min(left, content.left or left)
             room.release()
 
     async with asyncio.TaskGroup() as running:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -84,8 +84,11 @@ class Content:
     wanted: frozenset[str] = _NONE
     changed: bool = False
     """Somebody has changed the pin since it was read."""
-    ended: bool = False
-    """Its entries of the queue are to be met no more."""
+    left: datetime | None = field(init=False)
+    """The earliest of its entries that is to be met again."""
+
+    def __post_init__(self) -> None:
+        self.left = self.entries[0]["due"]
 
     @property
     def core(self) -> Core:
@@ -148,8 +151,8 @@ class Content:
         await self._finish(wanted, have - gone, made, gone)
 
     async def _forget_unless_new(self) -> None:
-        if self.now - self.entries[-1]["due"] >= MAYBE_COMING:
-            await self.run.writing.write(self._done())
+        new = [entry for entry in self.entries if self.now - entry["due"] < MAYBE_COMING]
+        await self.run.writing.write(self._done_but(new))
 
     async def _copy(self, missing: frozenset[str]) -> frozenset[str]:
         """Those that have it now."""
@@ -322,6 +325,9 @@ class Content:
 
     def _done(self) -> list[Change]:
         """What ends its entries, but for those whose change may still be made."""
-        ended = [entry for entry in self.entries if not may_come(entry, self.now)]
-        self.ended = len(ended) == len(self.entries)
+        return self._done_but([entry for entry in self.entries if may_come(entry, self.now)])
+
+    def _done_but(self, stay: Sequence[Row]) -> list[Change]:
+        self.left = stay[0]["due"] if stay else None
+        ended = (entry for entry in self.entries if entry not in stay)
         return [Delete(QUEUE, (entry["slice"], entry["due"], entry["cid_bin"])) for entry in ended]

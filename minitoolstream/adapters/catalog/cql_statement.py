@@ -25,6 +25,7 @@ class Prepared:
 
     def bind(self, given: Sequence[Any]) -> Any:
         bound = self._bound(self._statement)
+        bound.raw_values = given  # shown by its `repr`
         bound.values = [
             None if value is None else write(value, PROTOCOL) for write, value in zip(self._writers, given, strict=True)
         ]

@@ -190,3 +190,14 @@ async def test_a_clock_that_was_ahead_for_one_run_holds_nothing_up(kit: CatalogK
     kit.advance(60)
     await reconcile_copies(kit.core)
     assert await queued(kit) == 0
+
+
+async def test_an_old_entry_beside_a_new_one_of_the_same_content_ends(kit: CatalogKit) -> None:
+    await reconcile_copies(kit.core)
+    await kit.store.write([look_at(CID, kit.now + timedelta(seconds=1))])
+    kit.advance(600)
+    await kit.store.write([look_at(CID, kit.now)])
+    await reconcile_copies(kit.core)
+    (entry,) = await kit.store.page(QUEUE, (SLICE,), 9)
+    assert (await seen_of(kit, SLICE)).upto == entry["due"]
+    assert kit.now - entry["due"] < timedelta(seconds=1)
