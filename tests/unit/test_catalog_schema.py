@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -236,13 +237,10 @@ def test_what_is_asked_is_decided_in_a_datacenter_and_has_a_time() -> None:
 async def test_only_what_may_be_done_twice_is_sent_twice(conditional: bool, idempotent: bool, twice: bool) -> None:
     session, sent = CqlSession(PLACE), []
 
-    class Bound:
-        def bind(self, _given: Any) -> Any:
-            return self
-
     class Driver:
         def prepare(self, _text: str) -> Any:
-            return Bound()
+            policies = ("retry_policy", "consistency_level", "serial_consistency_level", "fetch_size", "custom_payload")
+            return SimpleNamespace(column_metadata=[], **dict.fromkeys(policies))
 
         def execute_async(self, statement: Any, **options: Any) -> Any:
             sent.append((statement.is_idempotent, options["execution_profile"], options["timeout"]))
