@@ -14,7 +14,8 @@ _Write = Callable[[Any, int], bytes]
 
 
 class Prepared:
-    """The driver's own `bind` asks of each value whether its column is encrypted, and takes calendars apart."""
+    """Binds one value for each column, None for null. The driver's own `bind` asks of each value whether its column is
+    encrypted, and takes calendars apart."""
 
     def __init__(self, statement: Any) -> None:
         from cassandra.query import BoundStatement
